@@ -61,6 +61,14 @@ def _is_users(fun) -> bool:
     return code is not None and not code.co_filename.startswith(errors.PACKAGE_DIRECTORY)
 
 
+def is_own(fun) -> bool:
+    """Whether a callable is a function of this package, and none that the user gave it."""
+    while not hasattr(fun, "__code__") and hasattr(fun, "func"):
+        fun = fun.func
+    code = getattr(fun, "__code__", None)
+    return code is not None and code.co_filename.startswith(errors.PACKAGE_DIRECTORY)
+
+
 def argument_names(fun, args, kwargs, tangents=False) -> list[str]:
     """The names of the leaves of a call's arguments: `x`, `params['w']`, `rest[0]`.
 

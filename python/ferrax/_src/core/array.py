@@ -13,7 +13,7 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
-from ferrax._src.base.errors import ConcretizationTypeError, user_stacklevel
+from ferrax._src.base.errors import ConcretizationTypeError, JaxRuntimeError, user_stacklevel
 from ferrax._src.core.devices import Device
 from ferrax._src.core.layout import Format, dense
 from ferrax._src.core.parts import part_of, parts_of
@@ -198,10 +198,32 @@ def _addressable_shards(self: core.Array) -> list[Shard]:
     return [Shard(device, sharding, self.shape, part) for device, part in parts_of(self)]
 
 
+def _global_shards(self: core.Array) -> list[Shard]:
+    """The parts on all devices; those of other processes have no data."""
+    sharding = placement(self).sharding
+    if sharding.is_fully_addressable:
+        return _addressable_shards(self)
+    known = dict(parts_of(self))
+    return [Shard(device, sharding, self.shape, known.get(device)) for device in sharding._device_assignment]
+
+
 def _on_device_size_in_bytes(self: core.Array) -> int:
     """The bytes that the elements take, on all devices together."""
     sharding = placement(self).sharding
     return math.prod(sharding.shard_shape(self.shape)) * self.itemsize * sharding.num_devices
+
+
+def _pointer(native):
+    def unsafe_buffer_pointer(self: core.Array) -> int:
+        """The address of the first element. Errors: JaxRuntimeError for arrays that are on several devices."""
+        devices = placement(self).sharding.num_devices
+        if devices > 1:
+            raise JaxRuntimeError(
+                f"unsafe_buffer_pointer: the array is on {devices} devices; ask one of its addressable_shards"
+            )
+        return native(self)
+
+    return unsafe_buffer_pointer
 
 
 def _check_if_deleted(self: core.Array) -> None:
@@ -215,9 +237,13 @@ def _value(self: core.Array) -> np.ndarray:
     return np.asarray(self)
 
 
-def _arrays(self: core.Array) -> list[core.Array]:
-    """What each device holds, by JAX's name for it."""
-    return [part for _, part in parts_of(self)]
+def _npy_value(self: core.Array) -> None:
+    """The copy as a NumPy array that JAX keeps; there is none here, where NumPy sees the array's own memory."""
+
+
+def _arrays(self: core.Array) -> list[core.Array] | None:
+    """What each device holds, by JAX's name for it; None once that was deleted."""
+    return None if self.is_deleted() else [part for _, part in parts_of(self)]
 
 
 def _fully_replicated_shard(self: core.Array) -> core.Array:
@@ -237,7 +263,8 @@ def _is_ready(self: core.Array) -> bool:
 
 def _committed(self: core.Array) -> bool:
     """Whether the array was put on its device by request; programs then run there."""
-    return placement(self).committed
+    # What is on the mesh in use, too.
+    return placement(self).committed or not isinstance(placement(self).sharding, SingleDeviceSharding)
 
 
 def _is_fully_addressable(self: core.Array) -> bool:
@@ -286,6 +313,10 @@ def _numpy_dtype(self) -> Any:
     return self.dtype
 
 
+def _manual_axis_type(self: Any) -> Any:
+    return core.typeof(self).manual_axis_type
+
+
 def install(Array) -> None:
     """Sets the methods on the array class; called once at import."""
     Array.__repr__ = _repr
@@ -296,6 +327,7 @@ def install(Array) -> None:
     Array._impl = property(_generator, doc="The generator, of keys alone.")
     Array.__numpy_dtype__ = property(_numpy_dtype, doc="What `numpy.dtype` makes of it.")
     Array.aval = property(core.typeof, doc="The type: shape, dtype, weak type.")
+    Array.mat = property(_manual_axis_type, doc="Over which axes of a mesh the value varies, by type.")
     for name, function in {
         "devices": _devices,
         "addressable_data": _addressable_data,
@@ -306,10 +338,11 @@ def install(Array) -> None:
         setattr(Array, name, _concrete_only(name, function))
     for name, function in {
         "addressable_shards": _addressable_shards,
-        "global_shards": _addressable_shards,
+        "global_shards": _global_shards,
         "committed": _committed,
         "_committed": _committed,
         "_arrays": _arrays,
+        "_npy_value": _npy_value,
         "_value": _value,
         "is_fully_addressable": _is_fully_addressable,
         "is_fully_replicated": _is_fully_replicated,
@@ -321,4 +354,5 @@ def install(Array) -> None:
     Array.format = property(_arrays_only("format", _format))
     Array.device = property(_arrays_only("device", _device))
     Array.copy = Array.clone = _copy
+    Array.unsafe_buffer_pointer = _pointer(Array.unsafe_buffer_pointer)
     Array._base_array = property(_base_array)

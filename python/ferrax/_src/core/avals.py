@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ferrax._src.base import dtypes
 from ferrax._src.core.devices import Space
-from ferrax._src.core.layout import Format
+from ferrax._src.core.layout import Format, check_concrete
+from ferrax._src.core.manual_axes import ManualAxisType, stated as stated_manual, varying_texts
 from ferrax._src.core.mesh import mesh_of_specs
+from ferrax._src.core.named_axes import from_text
 from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.placements import placement, type_number
 from ferrax._src.core.sharding import (
@@ -74,7 +77,7 @@ class ShapedArray(AbstractValue):
         weak_type: whether the array's dtype gives way in promotion, as a Python scalar's does.
         sharding: over which axes of a mesh the array is divided; given as a `NamedSharding`, and shown
             by the explicit axes of the mesh alone.
-        manual_axis_type: None.
+        manual_axis_type: over which axes of a mesh values of the type vary, within `shard_map`.
         memory_space: that of the device unless given; said in texts where it is another.
 
     Example:
@@ -82,11 +85,12 @@ class ShapedArray(AbstractValue):
         ShapedArray(float32[3])
     """
 
-    __slots__ = ("shape", "dtype", "weak_type", "_sharding", "memory_space")
+    __slots__ = ("shape", "dtype", "weak_type", "_sharding", "_manual", "memory_space")
     shape: tuple[int, ...]
     dtype: Any
     weak_type: bool
     _sharding: Any
+    _manual: ManualAxisType | None
     memory_space: Space
     array_abstraction_level = 2
 
@@ -95,16 +99,16 @@ class ShapedArray(AbstractValue):
         shape: Any,
         dtype: Any,
         weak_type: bool = False,
+        varying: Sequence[str] = (),
         *,
         sharding: Any = None,
-        manual_axis_type: None = None,
+        manual_axis_type: ManualAxisType | None = None,
         memory_space: Space | None = None,
     ) -> None:
-        if manual_axis_type is not None:
-            raise NotImplementedError(
-                f"ShapedArray: types do not say over which axes values vary, got {manual_axis_type=!r}"
-            )
+        if varying:
+            manual_axis_type = ManualAxisType(varying=set(map(from_text, varying)))
         put = object.__setattr__
+        put(self, "_manual", stated_manual(manual_axis_type))
         put(self, "shape", _shape(shape))
         put(self, "dtype", _dtype(dtype))
         put(self, "weak_type", bool(weak_type))
@@ -115,6 +119,17 @@ class ShapedArray(AbstractValue):
     def sharding(self) -> Any:
         """How arrays of the type are laid out, where nothing was said: over no mesh."""
         return unplaced(self.ndim) if self._sharding is None else self._sharding
+
+    @property
+    def manual_axis_type(self) -> ManualAxisType:
+        """Over which axes of a mesh values of the type vary."""
+        return ManualAxisType() if self._manual is None else self._manual
+
+    mat = manual_axis_type
+
+    @property
+    def _varying(self) -> tuple[str, ...]:
+        return varying_texts(self._manual)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"ShapedArray is immutable: use update({name}=...) to make another.")
@@ -136,8 +151,9 @@ class ShapedArray(AbstractValue):
         return self.size * self.itemsize
 
     def update(self, **changes: Any) -> ShapedArray:
-        """A copy with other `shape`, `dtype`, `weak_type`, `sharding` or `memory_space`."""
+        """A copy with other `shape`, `dtype`, `weak_type`, `sharding`, `manual_axis_type` or `memory_space`."""
         fields = {name.lstrip("_"): getattr(self, name) for name in ShapedArray.__slots__}
+        fields["manual_axis_type"] = fields.pop("manual")
         unknown = changes.keys() - fields.keys()
         if unknown:
             raise TypeError(f"ShapedArray has no fields {sorted(unknown)}.")
@@ -190,6 +206,13 @@ class ShapedArray(AbstractValue):
         return f"{name}{memory}[{extents}]{sums}"
 
     def _extents_text(self):
+        if self._manual is not None:
+            fields = zip("VUR", (self._manual.varying, self._manual.unreduced, self._manual.reduced))
+            kinds = [f"{letter}:{_names_text(names)}" for letter, names in fields if names]
+            return self._divided_text()[0], "{" + ", ".join(kinds) + "}"
+        return self._divided_text()
+
+    def _divided_text(self):
         if self._sharding is None:
             return _shape_text(self.shape), ""
         spec = self._sharding.spec
@@ -207,7 +230,7 @@ class ShapedArray(AbstractValue):
     def _key(self):
         # Most types have the usual memory, and None has the cheaper hash.
         memory = None if self.memory_space is Space.Device else self.memory_space
-        return self.shape, self.dtype, self.weak_type, self._sharding, memory
+        return self.shape, self.dtype, self.weak_type, self._sharding, self._manual, memory
 
     def __eq__(self, other: object) -> bool:
         return type(other) is ShapedArray and self._key() == other._key()
@@ -229,6 +252,11 @@ class ShapedArray(AbstractValue):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _make_shaped_array, self._key()
+
+
+def _names_text(names):
+    shown = sorted(map(str, names))
+    return shown[0] if len(shown) == 1 else f"({','.join(shown)})"
 
 
 def _entry_text(entry):
@@ -265,8 +293,10 @@ def _mesh_in_use(function, spec):
     return mesh
 
 
-def _make_shaped_array(shape, dtype, weak_type, sharding, memory_space):
-    return ShapedArray(shape, dtype, weak_type, sharding=sharding, memory_space=memory_space)
+def _make_shaped_array(shape, dtype, weak_type, sharding, manual_axis_type, memory_space):
+    return ShapedArray(
+        shape, dtype, weak_type, sharding=sharding, manual_axis_type=manual_axis_type, memory_space=memory_space
+    )
 
 
 def _dtype_name(dtype):
@@ -282,7 +312,8 @@ class ShapeDtypeStruct:
         sharding: how the array is laid out over devices: a sharding, a `PartitionSpec` of the mesh in
             use, a `Format`, or None.
         weak_type: whether the array's type is weak.
-        manual_axis_type, is_ref: as in JAX; only their defaults are supported.
+        manual_axis_type: over which axes of a mesh values vary, within `shard_map`: a `ManualAxisType`.
+        is_ref: as in JAX; only the default is supported.
     Raises:
         ValueError: if `dtype` is None, or arrays of this shape cannot have this sharding.
         TypeError: for a `PartitionSpec` where no mesh is in use.
@@ -292,12 +323,12 @@ class ShapeDtypeStruct:
         ShapeDtypeStruct(shape=(3,), dtype=float32)
     """
 
-    __slots__ = ("shape", "dtype", "sharding", "weak_type")
+    __slots__ = ("shape", "dtype", "sharding", "weak_type", "manual_axis_type")
     shape: tuple[int, ...]
     dtype: Any
     sharding: Any
     weak_type: bool
-    manual_axis_type = None
+    manual_axis_type: ManualAxisType | None
     is_ref = False
 
     def __init__(
@@ -307,20 +338,23 @@ class ShapeDtypeStruct:
         *,
         sharding: Any = None,
         weak_type: bool = False,
-        manual_axis_type: None = None,
+        manual_axis_type: ManualAxisType | None = None,
         is_ref: bool = False,
     ) -> None:
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified, got None")
-        if manual_axis_type is not None or is_ref:
-            raise NotImplementedError(
-                "ShapeDtypeStruct: manual_axis_type and is_ref are not supported."
-            )
+        if is_ref:
+            raise NotImplementedError("ShapeDtypeStruct: is_ref is not supported")
         put = object.__setattr__
+        put(self, "manual_axis_type", stated_manual(manual_axis_type))
         put(self, "shape", tuple(_extent(x) for x in shape))
         put(self, "dtype", _dtype(dtype))
         put(self, "sharding", _struct_sharding(sharding, self.shape))
         put(self, "weak_type", bool(weak_type))
+
+    @property
+    def _varying(self) -> tuple[str, ...]:
+        return varying_texts(self.manual_axis_type)
 
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:
@@ -381,6 +415,7 @@ class ShapeDtypeStruct:
 
 def _struct_sharding(sharding, shape):
     if isinstance(sharding, Format):
+        check_concrete(sharding, "ShapeDtypeStruct")
         sharding = sharding.sharding
     if isinstance(sharding, PartitionSpec):
         sharding = NamedSharding(_mesh_in_use("ShapeDtypeStruct", sharding), sharding)

@@ -94,19 +94,23 @@ class Client:
 
     def process_index(self) -> int:
         """The number of this process."""
-        return 0
+        return _processes.this
 
     def devices(self) -> list[Device]:
-        """All devices."""
+        """All devices, of all processes."""
         return devices(self.platform)
 
-    local_devices = devices
+    def local_devices(self) -> list[Device]:
+        """The devices of this process."""
+        return local_devices(backend=self.platform)
 
     def device_count(self) -> int:
         """How many devices there are."""
         return len(self.devices())
 
-    local_device_count = device_count
+    def local_device_count(self) -> int:
+        """How many devices this process has."""
+        return len(self.local_devices())
 
 
 class Device:
@@ -123,17 +127,20 @@ class Device:
         "_number", "__weakref__",
     )  # fmt: skip
 
-    def __init__(self, id: int, client: Client, number: int = 0) -> None:
+    def __init__(self, id: int, client: Client, number: int = 0, process: int | None = None) -> None:
         self.id = id
         self.client = client
         self._number = number
         self.platform = client.platform
         self.device_kind = _core.device_name(number) or client.platform
-        self.process_index = self.host_id = self.task_id = client.process_index()
+        self._of_process(client.process_index() if process is None else process)
+
+    def _of_process(self, process: int) -> None:
+        self.process_index = self.host_id = self.task_id = process
 
     @property
     def local_hardware_id(self) -> int:
-        return self.id
+        return self.id % OF_A_PROCESS
 
     def addressable_memories(self) -> list[Memory]:
         """The kinds of memory that it can address: here all are the host's."""
@@ -225,6 +232,18 @@ class Device:
         return f"{self.platform}:{self.id}"
 
 
+# Devices of process p have ids from p times this on.
+OF_A_PROCESS = 2048
+
+
+class _Processes:
+    """Which of the processes of a program this is. They have as many devices each, once they are joined."""
+
+    this = 0
+    count = 1
+
+
+_processes = _Processes()
 _CPU = Device(0, Client("cpu"), 0)
 
 _WHAT = {
@@ -265,14 +284,16 @@ def _attached(platform, choice) -> list[Device]:
     return [_device(platform, id, number) for number, id in _core.platform_devices(platform, choice)]
 
 
-# The devices that the processor plays are what this asks for, where `config.jax_num_cpu_devices` says nothing.
+# The devices that the processor plays are what this asks for, where `config.jax_num_cpu_devices` says nothing: this
+# process's, once somebody asked, and those of all processes.
 _forced = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
 _lock = threading.Lock()
 _processors: list[Device] = []
+_all_processors: list[Device] = []
 
 
 def _cpu_count() -> int:
-    """How many devices the processor plays; without asking for one."""
+    """How many devices the processor plays in this process; without asking for one."""
     asked = flags.states["jax_num_cpu_devices"].value
     if _processors or asked > 0:
         return len(_processors) or asked
@@ -281,12 +302,40 @@ def _cpu_count() -> int:
 
 
 def _cpus() -> list[Device]:
-    """The devices that the processor plays, whose number is fixed from now on."""
+    """The devices that the processor plays in this process, whose number is fixed from now on."""
     with _lock:
         if not _processors:
-            others = [Device(id, _CPU.client) for id in range(1, _cpu_count())]
+            others = [Device(_CPU.id + number, _CPU.client) for number in range(1, _cpu_count())]
             _processors.extend((_CPU, *others))
+            for process in range(_processes.count):
+                first = OF_A_PROCESS * process
+                _all_processors.extend(
+                    _processors if process == _processes.this
+                    else [Device(first + number, _CPU.client, process=process) for number in range(len(_processors))]
+                )  # fmt: skip
     return _processors
+
+
+def join_processes(this: int, count: int) -> None:
+    """Says that this process is one of several, all with as many devices as this one, which are fixed from now on.
+
+    Nobody may have seen devices before: `devices_were_used`.
+    """
+    _processes.this, _processes.count = this, count
+    _CPU.id = OF_A_PROCESS * this
+    _CPU._of_process(this)
+    _attached.cache_clear()
+    _cpus()
+
+
+def devices_were_used() -> bool:
+    """Whether somebody asked for devices, whose ids are fixed since."""
+    return bool(_processors)
+
+
+def local_cpu_count() -> int:
+    """How many devices the processor plays in this process; without asking for one."""
+    return _cpu_count()
 
 
 def _check_count(name: str, count: Any, process_wide: bool) -> None:
@@ -302,7 +351,9 @@ flags.on_flag_change(_check_count)
 
 
 def devices(backend: str | None = None) -> list[Device]:
-    """All devices of a backend.
+    """All devices of a backend: of each process that `distributed.initialize` joined, this one's and others'.
+
+    Devices of process p have ids from 2048 p on. Of other processes only those that the processor plays are known.
 
     Args: backend: "cpu", "gpu", "reference", or None for the default: the first of `config.jax_platforms`, or the
     CPU. "gpu" is the first GPU with a driver of Vulkan, Metal or DX12, or the one that `config.jax_gpu` says.
@@ -317,7 +368,8 @@ def devices(backend: str | None = None) -> list[Device]:
     """
     platform = _platform(backend)
     if platform == "cpu":
-        return list(_cpus())
+        _cpus()
+        return list(_all_processors)
     return list(_attached(platform, (flags.states["jax_gpu"].value or "") if platform == "gpu" else ""))
 
 
@@ -348,7 +400,7 @@ def default_device() -> Device:
     'cpu:0'
     """
     device = config.default_device.value
-    return device if isinstance(device, Device) else devices(device)[0]
+    return device if isinstance(device, Device) else local_devices(backend=device)[0]
 
 
 def local_devices(
@@ -358,30 +410,42 @@ def local_devices(
 ) -> list[Device]:
     """The devices of a process, by its number; `host_id` is its older name.
 
-    Errors: ValueError for processes other than the one there is, and as `devices`.
-    Args: process_index, host_id: the number, 0 or None; backend: as of `devices`.
+    Errors: ValueError for processes that there are not, and as `devices`.
+    Args: process_index, host_id: the number, or None: this process; backend: as of `devices`.
 
     >>> ferrax.local_devices() == ferrax.devices()
     True
     """
-    for number in (process_index, host_id):
-        if number not in (None, 0):
-            raise ValueError(f"Unknown process_index {number!r}: there is one process, 0")
-    return devices(backend)
+    number = host_id if process_index is None else process_index
+    if number is None:
+        number = _processes.this
+    elif number not in range(_processes.count):
+        last = _processes.count - 1
+        there = f"processes 0 to {last}" if last else "one process, 0"
+        raise ValueError(f"Unknown process_index {number!r}: there is {there}")
+    return [device for device in devices(backend) if device.process_index == number]
 
 
 def device_count(backend: str | None = None) -> int:
-    """How many devices a backend has.
+    """How many devices a backend has, of all processes.
 
     Args: backend: as of `devices`. Errors: RuntimeError for backends that do not exist.
 
     >>> ferrax.device_count() == len(ferrax.devices())
     True
     """
-    return _cpu_count() if _platform(backend) == "cpu" else len(devices(backend))
+    return _cpu_count() * _processes.count if _platform(backend) == "cpu" else len(devices(backend))
 
 
-local_device_count = device_count
+def local_device_count(backend: str | None = None) -> int:
+    """How many devices of a backend this process has.
+
+    Args: backend: as of `devices`. Errors: RuntimeError for backends that do not exist.
+
+    >>> ferrax.local_device_count() == len(ferrax.local_devices())
+    True
+    """
+    return _cpu_count() if _platform(backend) == "cpu" else len(local_devices(backend=backend))
 
 
 def default_backend() -> str:
@@ -395,18 +459,20 @@ def default_backend() -> str:
 
 
 def process_index(backend: str | None = None) -> int:
-    """The number of this process among those of a backend: 0.
+    """The number of this process among those of a backend.
 
     Args: backend: as of `devices`. Errors: RuntimeError for backends that do not exist.
 
     >>> ferrax.host_id()
     0
     """
-    return devices(backend)[0].process_index
+    if backend is not None:
+        devices(backend)
+    return _processes.this
 
 
 def process_count(backend: str | None = None) -> int:
-    """How many processes share a backend: 1.
+    """How many processes share a backend.
 
     Args: backend: as of `devices`. Errors: RuntimeError for backends that do not exist.
 

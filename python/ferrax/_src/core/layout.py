@@ -137,6 +137,15 @@ def dense(rank: int) -> Layout:
     return Layout(tuple(range(rank)), (), 0)
 
 
+def check_concrete(format: Format, function: str) -> None:
+    """Errors: TypeError for a format that leaves the layout open."""
+    if isinstance(format.layout, AutoLayout):
+        raise TypeError(
+            f"{function}: arrays have a layout, and Layout.AUTO is none: it leaves the choice to a compiler. Pass a "
+            f"Layout or a sharding; got {format}"
+        )
+
+
 def check_layout(layout: Any, shape: Sequence[int], function: str) -> None:
     """Errors: ValueError for a layout of another rank; NotImplementedError for any but `dense`."""
     if not isinstance(layout, Layout):

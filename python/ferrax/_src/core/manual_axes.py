@@ -6,6 +6,7 @@ from collections.abc import Hashable, Set as AbstractSet
 from typing import Any
 
 from ferrax._src.core.immutable import Immutable
+from ferrax._src.core.named_axes import text
 
 
 class ManualAxisType(Immutable):
@@ -79,3 +80,15 @@ class ManualAxisType(Immutable):
 
 def _of_fields(fields):
     return ManualAxisType(**fields)
+
+
+def stated(manual: ManualAxisType | None) -> ManualAxisType | None:
+    """The same, None where it names no axis. Errors: TypeError for anything else."""
+    if manual is not None and not isinstance(manual, ManualAxisType):
+        raise TypeError(f"manual_axis_type must be a ManualAxisType or None, got {manual!r}")
+    return None if manual is None or manual.empty else manual
+
+
+def varying_texts(manual: ManualAxisType | None) -> tuple[str, ...]:
+    """The strings that programs have for the axes that values vary over."""
+    return () if manual is None else tuple(sorted(map(text, manual.varying)))

@@ -15,7 +15,7 @@ import math
 import threading
 import warnings
 import weakref
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -208,6 +208,11 @@ class Mesh(BaseMesh):
     def device_ids(self) -> np.ndarray:
         """The numbers of the devices, in their places."""
         return np.array([device.id for device in self.devices.flat], int).reshape(self.axis_sizes)
+
+    @property
+    def _flat_devices_tuple(self) -> tuple[Device, ...]:
+        """The devices in row-major order, by JAX's name for it."""
+        return tuple(self.devices.flat)
 
     @property
     def local_devices(self) -> list[Device]:
@@ -475,10 +480,21 @@ class _State(threading.local):
 _state = _State()
 
 
+# Called when another mesh is in use on this thread.
+_listeners: list[Callable[[], None]] = []
+
+
+def on_use(listener: Callable[[], None]) -> None:
+    """Has this called whenever another mesh is in use on a thread."""
+    _listeners.append(listener)
+
+
 def _use(**changes) -> None:
     for name, value in changes.items():
         setattr(_state, name, value)
     named_axes.set_mesh((_state.mesh, _state.abstract, _state.entered))
+    for listener in _listeners:
+        listener()
 
 
 class set_mesh:  # noqa: N801
@@ -575,6 +591,16 @@ def get_abstract_mesh() -> AbstractMesh:
 def concrete_mesh() -> Mesh:
     """The mesh that `set_mesh` says, or an empty one."""
     return EMPTY_MESH if _state.mesh is None else _state.mesh
+
+
+def mesh_of_results() -> Mesh | None:
+    """The mesh that what nobody put anywhere is on: that of `set_mesh`, with the axis types that are in use."""
+    concrete, abstract = concrete_mesh(), get_abstract_mesh()
+    if concrete.empty:
+        return None
+    if not abstract.empty and abstract.shape_tuple == concrete.shape_tuple:
+        return concrete.update(axis_types=abstract.axis_types)
+    return concrete
 
 
 def get_mesh() -> Mesh:

@@ -19,37 +19,42 @@ from ferrax._src.base import errors
 Axes = tuple[tuple[Hashable, int], ...]
 
 _NO_MESH = (None, None, ())
-# By axes and mesh in use.
-_numbers: dict[tuple[Axes, tuple], int] = {((), _NO_MESH): 0}
+# Of the axes those of meshes, with whether types say what varies over them.
+Manual = tuple[tuple[Hashable, bool], ...]
+# By axes, those of meshes and the mesh in use.
+_numbers: dict[tuple[Axes, Manual, tuple], int] = {((), (), _NO_MESH): 0}
 _lock = threading.Lock()
 
 
 class _State(threading.local):
     def __init__(self):
         self.axes: Axes = ()
+        self.manual: Manual = ()
         self.mesh: tuple = _NO_MESH
+        self.spmd: tuple = ()
+        self.devices: Hashable | None = None
 
 
 _state = _State()
 
 
 @contextlib.contextmanager
-def _within(axes: Axes):
-    before = _state.axes
-    _set(axes)
+def _within(axes: Axes, manual: Manual):
+    before = _state.axes, _state.manual
+    _set(axes, manual)
     try:
         yield
     finally:
-        _set(before)
+        _set(*before)
 
 
-def _set(axes):
-    _state.axes = axes
+def _set(axes, manual):
+    _state.axes, _state.manual = axes, manual
     _tell()
 
 
 def _tell():
-    key = (_state.axes, _state.mesh)
+    key = (_state.axes, _state.manual, _state.mesh)
     with _lock:
         number = _numbers.setdefault(key, len(_numbers))
     _core.set_axes(number)
@@ -71,22 +76,86 @@ def named_axis(name, size):
     if name is None:
         return contextlib.nullcontext()
     hash(name)
-    return _within((*_state.axes, (name, size)))
+    return _within((*_state.axes, (name, size)), tuple(x for x in _state.manual if x[0] != name))
 
 
 def named_axes_of(pairs):
     """A context in which the axes of these pairs of name and size are mapped over; None: none."""
-    return _within((*_state.axes, *((name, int(size)) for name, size in pairs or ())))
+    return _within((*_state.axes, *((name, int(size)) for name, size in pairs or ())), _state.manual)
+
+
+def mesh_axes_of(pairs, typed):
+    """As `named_axes_of`, of the axes of a mesh; `typed` says whether types say what varies over them."""
+    own = {name: typed for name, _ in pairs}
+    manual = dict(_state.manual) | own
+    return _within((*_state.axes, *pairs), tuple(manual.items()))
+
+
+def batch_over(names):
+    """A context in which the axis that is mapped over is divided over these axes of a mesh."""
+    return _divided(names) if names or _state.spmd else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _divided(names):
+    before = _state.spmd
+    _state.spmd = (*before, names)
+    try:
+        yield
+    finally:
+        _state.spmd = before
+
+
+def batched_over() -> tuple:
+    """The axes of a mesh over which the innermost axis that is mapped over is divided."""
+    return _state.spmd[-1] if _state.spmd else ()
+
+
+def all_batched_over() -> tuple:
+    """The axes of a mesh over which any axis that is mapped over is divided."""
+    return tuple(name for names in _state.spmd for name in names)
+
+
+@contextlib.contextmanager
+def over_devices(name):
+    """A context in which what is batched over the axis of this name is what devices of a mesh do."""
+    before = _state.devices
+    _state.devices = text(name)
+    try:
+        yield
+    finally:
+        _state.devices = before
+
+
+def is_over_devices(name) -> bool:
+    """Whether a batch over the axis of this name is one over the devices of a mesh."""
+    return name is not None and _state.devices == text(name)
+
+
+def of_mesh() -> tuple:
+    """The names of the axes of meshes, over whose devices a function is mapped, that have several devices."""
+    sizes = dict(_state.axes)
+    return tuple(name for name, _ in _state.manual if sizes.get(name, 1) > 1)
+
+
+def is_of_mesh(name) -> bool:
+    """Whether the axis of this name is a mesh's, over whose devices a function is mapped."""
+    return any(known == name for known, _ in _state.manual)
+
+
+def typed_of(names) -> tuple:
+    """Those of these axes over which types say what varies."""
+    return tuple(name for name in names if (name, True) in _state.manual) if _state.manual else ()
 
 
 def kept(rule):
     """The function with the axes that are mapped over now, for when it is called elsewhere."""
     if not _state.axes:
         return rule
-    axes = _state.axes
+    axes, manual = _state.axes, _state.manual
 
     def with_axes(*args):
-        with _within(axes):
+        with _within(axes, manual):
             return rule(*args)
 
     return with_axes
@@ -94,7 +163,7 @@ def kept(rule):
 
 def numbered(number) -> Axes:
     """The axes that the native core knows by this number."""
-    return next((axes for (axes, _), known in _numbers.items() if known == number), ())
+    return next((axes for (axes, *_), known in _numbers.items() if known == number), ())
 
 
 def names() -> list:

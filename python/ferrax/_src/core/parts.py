@@ -37,7 +37,7 @@ def part_of(array: Array, sharding: Sharding, device: Device, index: Index) -> A
 def parts_of(array: Array) -> list[tuple[Device, Array]]:
     """For each of this process's devices the part that it holds, in the order of the sharding."""
     sharding = placement(array).sharding
-    if sharding.num_devices == 1:
+    if sharding.num_devices == 1 and sharding.is_fully_addressable:
         return [(sharding._device_assignment[0], array)]
     indices = sharding.addressable_devices_indices_map(array.shape)
     devices = sharding._addressable_device_assignment

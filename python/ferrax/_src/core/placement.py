@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ferrax._src import core
 from ferrax._src.base import config, dtypes
 from ferrax._src.core import placements, transfers
 from ferrax._src.core.devices import Device, Space
+from ferrax._src.core.global_array import GlobalArray
 from ferrax._src.core.layout import AutoLayout, Format, check_layout
 from ferrax._src.core.mesh import (
     AbstractMesh,
@@ -29,6 +31,10 @@ from ferrax._src.core.sharding import (
     SingleDeviceSharding,
 )
 from ferrax._src.tree import tree_util
+
+# Puts an array over devices of several processes, or takes it from there, in all of them together; None where there
+# is one process. What joins processes sets it.
+over_processes: Callable[[Any, Sharding], Any] | None = None
 
 
 def block_until_ready(x: Any) -> Any:
@@ -88,6 +94,9 @@ def device_put(
     _places("src", src, x, len(leaves))
 
     def put(leaf, place):
+        if over_processes is not None and type(leaf) is GlobalArray:
+            place = _sharding(place, leaf)
+            return leaf if place is None else over_processes(leaf, place)
         array = core.as_array(leaf, "device_put")
         if array is leaf and not isinstance(array, core.Tracer) and array.is_deleted():
             raise RuntimeError(
@@ -99,7 +108,13 @@ def device_put(
             array = _unshared(array)
         if place is None:
             return array
-        return placed(array, place) if array is leaf else placements.place(array, place)
+        if over_processes is not None and not isinstance(array, core.Tracer):
+            if not (place.is_fully_addressable and placement(array).sharding.is_fully_addressable):
+                return over_processes(array, place)
+        if array is not leaf:
+            return placements.place(array, place)
+        transfers.moved(array, placement(array).sharding, place, True)
+        return placed(array, place)
 
     with transfers.explicit():
         return tree.unflatten([put(leaf, place) for leaf, place in zip(leaves, places)])
@@ -130,7 +145,7 @@ def _sharding(place, array):
                 f"{place}"
             )
         place = NamedSharding(mesh, place)
-    check_fits(place, array.shape, "device_put")
+    check_fits(place, array.shape, "device_put", joined=over_processes is not None)
     return place
 
 
@@ -138,8 +153,9 @@ _KINDS = {Space.Device: "device", Space.Host: "pinned_host", Space.Any: "device"
 
 
 @functools.lru_cache(4096)
-def check_fits(sharding: Sharding, shape: tuple[int, ...], function: str) -> None:
-    """Errors: ValueError unless arrays of this shape can be laid out so over the devices there are."""
+def check_fits(sharding: Sharding, shape: tuple[int, ...], function: str, joined: bool = False) -> None:
+    """Errors: ValueError unless arrays of this shape can be laid out so over the devices of this process, or
+    (`joined`) those of processes that are joined with it."""
     try:
         if isinstance(sharding, NamedSharding):
             sharding.shard_shape(shape)
@@ -147,13 +163,20 @@ def check_fits(sharding: Sharding, shape: tuple[int, ...], function: str) -> Non
         raise
     except ValueError as error:
         raise ValueError(f"{function}: {error}") from None
-    check_devices(sharding, function)
+    if not joined:
+        check_devices(sharding, function)
 
 
 def check_devices(sharding: Sharding, function: str) -> None:
     """Errors: ValueError unless all devices of the sharding are this process's."""
     if not sharding.is_fully_addressable:
         raise ValueError(f"{function}: other processes have some of the devices of {sharding}")
+
+
+def check_joined(sharding: Sharding, function: str) -> None:
+    """Errors: ValueError if devices of the sharding are those of processes that nothing joins with this one."""
+    if over_processes is None:
+        check_devices(sharding, function)
 
 
 def _unshared(array):
@@ -211,12 +234,14 @@ def over_devices(mesh: AbstractMesh) -> Mesh | None:
     return concrete.update(axis_types=mesh.axis_types)
 
 
-def explicit_sharding(where: Any, function: str, rank: int = 0) -> NamedSharding | None:
+def explicit_sharding(
+    where: Any, function: str, rank: int = 0, same_mesh: bool = False
+) -> NamedSharding | None:
     """The sharding over explicit axes that an argument `out_sharding` means for arrays of this rank; None
     for none.
 
-    Errors: TypeError for other shardings; ValueError for a `PartitionSpec` where no mesh is in use, and for
-    axes that are not explicit.
+    Errors: TypeError for other shardings; ValueError for a `PartitionSpec` where no mesh is in use, for
+    axes that are not explicit and, if it must be the `same_mesh`, for another than the one in use.
     """
     if where is None:
         return None
@@ -235,8 +260,15 @@ def explicit_sharding(where: Any, function: str, rank: int = 0) -> NamedSharding
         )
     if where.mesh.empty:
         return None
-    explicit = where.mesh.explicit_axes
-    for name in names_of(where.spec.partitions):
+    if same_mesh and where.memory_kind not in (None, "device"):
+        raise ValueError(f"{function}: a sharding here says nothing of memory, got {where.memory_kind!r} of {where}")
+    explicit, used = where.mesh.explicit_axes, get_abstract_mesh()
+    if same_mesh and not used.empty and where.mesh.abstract_mesh != used:
+        if not (used.are_all_axes_auto and where.mesh.are_all_axes_auto):
+            raise ValueError(
+                f"{function}: {where} is over another mesh than the one in use, {used}: use one of them"
+            )
+    for name in (*names_of(where.spec.partitions), *where.spec.unreduced, *where.spec.reduced):
         if name not in explicit:
             raise ValueError(
                 f"{function}: {where.spec} names the axis {name!r}, which is not Explicit in {where.mesh}"

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from ferrax import _core
 from ferrax._src.core.devices import _CPU
-from ferrax._src.core.mesh import Mesh
+from ferrax._src.core.mesh import Mesh, get_abstract_mesh
+from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.sharding import NamedSharding, Sharding, SingleDeviceSharding, of_type
 
 TYPED = 1 << 31
@@ -60,6 +61,12 @@ def number_of(sharding: Sharding, committed: bool = True) -> int:
     return known
 
 
+def number_of_mesh(mesh: Mesh) -> int:
+    """The number of the placement of what nobody put anywhere, while this mesh is in use (`set_mesh`): a copy on each
+    device. By explicit axes it counts as not asked for, so that it is divided with what it meets."""
+    return number_of(NamedSharding(mesh, PartitionSpec()), committed=not mesh.explicit_axes)
+
+
 def number_of_missing(why: str) -> int:
     """The number of a placement on a default device that there is not: what is to run there raises
     JaxRuntimeError with this message."""
@@ -86,7 +93,11 @@ def placement(array: Any) -> Placement:
     # In most programs nothing ever is put anywhere.
     if len(_placements) == 1 or not isinstance(array, _core.Array):
         return UNPLACED
-    return _placements[_core.place_of(array)]
+    try:
+        return _placements[_core.place_of(array)]
+    except TypeError:
+        # One that other processes have parts of (`global_array`), of which the native core does not know.
+        return array._placement  # type: ignore[attr-defined]
 
 
 def place(array: Any, sharding: Sharding, committed: bool = True) -> Any:
@@ -111,10 +122,12 @@ def alias(array: Any) -> Any:
 
 
 def placed_like(array: Any, other: Any) -> Any:
-    """The array where another is that has its shape and was put somewhere by request."""
+    """The array where another is that was put somewhere by request, whole or with this one's shape."""
     sharding, committed = placement(other)
     traced = isinstance(array, _core.Tracer) == isinstance(other, _core.Tracer)
-    if not committed or not traced or tuple(array.shape) != tuple(other.shape):
+    if not committed or not traced:
+        return array
+    if tuple(array.shape) != tuple(other.shape) and not sharding.is_fully_replicated:
         return array
     return placed(array, sharding)
 
@@ -122,9 +135,11 @@ def placed_like(array: Any, other: Any) -> Any:
 def explicit_spec(array: Any) -> NamedSharding | None:
     """The sharding over a mesh without devices that the array's type has, or None."""
     sharding = placement(array).sharding
-    if not isinstance(sharding, NamedSharding) or sharding.mesh.empty:
-        return None
-    return of_type(sharding, array.ndim)
+    if isinstance(sharding, NamedSharding) and not sharding.mesh.empty:
+        return of_type(sharding, array.ndim)
+    if isinstance(array, _core.Tracer) and not (mesh := get_abstract_mesh()).empty:
+        return NamedSharding(mesh, PartitionSpec(*[None] * array.ndim))
+    return None
 
 
 def type_number(sharding: Any) -> int:

@@ -255,7 +255,7 @@ def _native_schur(params):
 
 # The parameter of each collective that names its axes, and whether there is a tuple of them.
 _AXIS_PARAMS = {
-    **dict.fromkeys(("psum", "pmax", "pmin"), ("axes", True)),
+    **dict.fromkeys(("psum", "psum_invariant", "pmax", "pmin", "pvary"), ("axes", True)),
     **dict.fromkeys(("ppermute", "all_gather", "reduce_scatter"), ("axis_name", True)),
     **dict.fromkeys(("all_to_all", "pbroadcast", "axis_index"), ("axis_name", False)),
 }

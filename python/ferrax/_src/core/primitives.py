@@ -242,7 +242,9 @@ def _as_list(results):
 
 def aval_type(aval) -> tuple:
     """`(shape, dtype, weak)` of a type."""
-    return aval.shape, aval.dtype, bool(getattr(aval, "weak_type", False))
+    varying = getattr(aval, "_varying", ())
+    ty = aval.shape, aval.dtype, bool(getattr(aval, "weak_type", False))
+    return (*ty, varying) if varying else ty
 
 
 # The classes of primitives that are more than `BuiltinPrimitive`, by op; filled by modules above.

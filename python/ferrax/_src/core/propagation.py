@@ -16,23 +16,29 @@ from typing import Any
 from ferrax import _core
 from ferrax._src.core.devices import Device
 from ferrax._src.core.jaxpr import ClosedJaxpr
-from ferrax._src.core.mesh import AbstractMesh, Mesh, concrete_mesh
-from ferrax._src.core.partition import PartitionSpec, entry_names
-from ferrax._src.core.placements import COMMITTED, TYPED, number_of, numbered, placement
-from ferrax._src.core.sharding import NamedSharding, Sharding, SingleDeviceSharding
-from ferrax._src.core.spec_rules import joined, specs_of
+from ferrax._src.core.mesh import AbstractMesh, Mesh, concrete_mesh, get_abstract_mesh
+from ferrax._src.core.partition import PartitionSpec, entry_names, filled, names_of
+from ferrax._src.core.placements import (
+    COMMITTED,
+    TYPED,
+    device_number,
+    number_of,
+    numbered,
+    placement,
+)
+from ferrax._src.core.sharding import NamedSharding, Sharding, SingleDeviceSharding, of_type
+from ferrax._src.core.spec_rules import of_operation, specs_of
 
 
 def results(program: Any, numbers: Sequence[int]) -> list[int]:
     """The numbers of the placements of a program's results."""
     for number in numbers:
         if number & TYPED:
-            mesh = _mesh_of_all(numbers)
-            specs = specs_of(ClosedJaxpr(program).jaxpr, [_spec(given, mesh) for given in numbers])
-            return [number_of(NamedSharding(mesh, _shown(spec))) for spec in specs]
+            return _typed_results(program, numbers)
     given = [numbered(number).sharding if number else None for number in numbers]
     committed = [numbered(number).sharding for number in numbers if number & COMMITTED]
-    said, count = [*committed, *_said(program)], len(program.out_types)
+    on = [x.mesh for x in committed if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh)]
+    said, count = [*committed, *_said(program, on)], len(program.out_types)
     if not said:
         somewhere = next(filter(None, numbers), 0)
         return [somewhere] * count
@@ -45,6 +51,45 @@ def results(program: Any, numbers: Sequence[int]) -> list[int]:
     inputs = [cut.entries(x) if number & COMMITTED else None for number, x in zip(numbers, given)]
     found = _core.propagate(program, mesh.axis_sizes, inputs, _NAMES, cut.stated)
     return [number_of(NamedSharding(mesh, cut.spec(entries), memory_kind=kind)) for entries in found]
+
+
+def _typed_results(program, numbers) -> list[int]:
+    """Of one operation, which the rules may refuse, or of a program, whose operations were checked."""
+    mesh = _mesh_of_all(numbers)
+    jaxpr = ClosedJaxpr(program).jaxpr
+    one = len(jaxpr.eqns) == 1 and program.name == jaxpr.eqns[0].primitive.name
+    if one:
+        name, params = program.name, jaxpr.eqns[0].params
+        if name == "reshard":
+            return [number_of(_of_reshard(params))]
+        # An array is taken for another by a reshape to its own shape.
+        same = name == "reshape" and tuple(params["new_sizes"]) == tuple(jaxpr.invars[0].aval.shape)
+        if name not in _STATED and not same:
+            _check_context(name, numbers)
+    specs = specs_of(jaxpr, [_spec(given, mesh) for given in numbers], mesh.shape, strict=one)
+    asked = any(number & COMMITTED for number in numbers)
+    return [
+        number_of(NamedSharding(mesh, _shown(spec, mesh)), committed=asked or spec is not None)
+        if spec is not None or asked
+        else number_of(NamedSharding(mesh, PartitionSpec(*[None] * out.aval.ndim)), committed=False)
+        for spec, out in zip(specs, jaxpr.outvars)
+    ]
+
+
+def _check_context(name, numbers) -> None:
+    """Errors: ValueError for operands whose types are over axes of other types than those in use."""
+    used = get_abstract_mesh()
+    if used.empty or used._any_axis_manual:
+        return
+    for number in numbers:
+        if number & TYPED and number & COMMITTED:
+            sharding = numbered(number).sharding
+            mesh = sharding.mesh.abstract_mesh if isinstance(sharding, NamedSharding) else used
+            if mesh.shape_tuple == used.shape_tuple and mesh.axis_types != used.axis_types:
+                raise ValueError(
+                    f"{name}: an operand's type is over {mesh}, the mesh in use is {used}: reshard the operand within "
+                    "the context, or use auto_axes or explicit_axes"
+                )
 
 
 class _Cuts:
@@ -73,10 +118,16 @@ class _Cuts:
         return found, not params.get("unconstrained_dims"), passes
 
 
-def _said(program) -> list[Sharding]:
-    """The shardings over devices that equations of a program say."""
+def _said(program, meshes=()) -> list[Sharding]:
+    """The shardings over devices that equations of a program say; those over meshes without devices are over these."""
     stated = _core.equations_named(program, _NAMES)
-    return [found for name, params in stated for found in map(_here, _STATED[name][0](params)) if found is not None]
+    here = functools.partial(_here, meshes=meshes)
+    return [found for name, params in stated for found in map(here, _STATED[name][0](params)) if found is not None]
+
+
+def said_device(program: Any) -> int:
+    """The native core's number of the one device that a program says values are on; 0 for several, or none."""
+    return next((number for number in map(device_number, _said(program)) if number), 0)
 
 
 def _check_said(committed, said) -> None:
@@ -98,18 +149,17 @@ def _named(devices) -> str:
 @functools.lru_cache(4096)
 def of_pair(x: int, y: int, x_shape: Sequence[int], y_shape: Sequence[int]) -> int:
     """The number of the result of an elementwise operation on two operands that are broadcast."""
-    rank = max(len(x_shape), len(y_shape))
     _check_pair(x, y)
-    for number in (x, y):
-        if number & TYPED:
-            mesh = _mesh_of_all((x, y))
-            entries = []
-            for given, shape in ((x, x_shape), (y, y_shape)):
-                spec = _spec(given, mesh)
-                if spec is not None:
-                    own = [*spec, *[None] * (len(shape) - len(spec))]
-                    entries.append((None,) * (rank - len(shape)) + tuple(own))
-            return number_of(NamedSharding(mesh, _shown(joined("this operation", entries))))
+    if (x | y) & TYPED:
+        mesh = _mesh_of_all((x, y))
+        shapes = [tuple(x_shape), tuple(y_shape)]
+        specs = [_spec(number, mesh) for number in (x, y)]
+        full = [None if spec is None else filled(spec, len(shape)) for spec, shape in zip(specs, shapes)]
+        if not (x | y) & COMMITTED:
+            undivided = PartitionSpec(*[None] * max(map(len, shapes)))
+            return number_of(NamedSharding(mesh, undivided), committed=False)
+        return number_of(NamedSharding(mesh, of_operation(shapes, full, mesh.shape)))
+    rank = max(len(x_shape), len(y_shape))
     return _auto_pair(x, y, x_shape, y_shape, rank)
 
 
@@ -194,30 +244,33 @@ def _mesh_of_all(numbers) -> Mesh | AbstractMesh:
     return next((mesh for mesh in meshes if isinstance(mesh, Mesh)), meshes[0])
 
 
-def _spec(number, mesh) -> tuple | None:
-    """The entries of an operand's spec over this mesh; None for operands that are not on it."""
+def _spec(number, mesh) -> PartitionSpec | None:
+    """The explicit axes of an operand's spec over this mesh; None for operands that nobody put there."""
+    if not number & COMMITTED:
+        return None
     sharding = numbered(number).sharding
     if not isinstance(sharding, NamedSharding) or sharding.mesh.shape_tuple != mesh.shape_tuple:
         return None
-    explicit = set(mesh.explicit_axes)
-
-    def kept(entry):
-        names = entry if isinstance(entry, tuple) else (entry,)
-        left = tuple(name for name in names if name in explicit)
-        return left[0] if len(left) == 1 else left or None
-
-    return tuple(map(kept, sharding.spec.partitions))
+    return _shown(sharding.spec, mesh)
 
 
-def _shown(spec) -> PartitionSpec:
-    return PartitionSpec() if spec is None else PartitionSpec(*spec)
+def _shown(spec, mesh) -> PartitionSpec:
+    """The spec, by the explicit axes of the mesh alone."""
+    if spec is None or not (spec.partitions or spec.unreduced or spec.reduced):
+        return PartitionSpec() if spec is None else spec
+    known = set(mesh.axis_names)
+    if not known.issuperset((*names_of(spec.partitions), *spec.unreduced, *spec.reduced)):
+        # Of a context with other axes.
+        return PartitionSpec(*[None] * len(spec))
+    return of_type(NamedSharding(mesh, spec), len(spec)).spec
 
 
-def _here(sharding) -> Sharding | None:
+def _here(sharding, meshes=()) -> Sharding | None:
     """The sharding over devices there are, else None."""
     if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
-        mesh = concrete_mesh()
-        if mesh.empty or mesh.abstract_mesh.axis_names != sharding.mesh.axis_names:
+        wanted = sharding.mesh.shape_tuple
+        mesh = next((mesh for mesh in (concrete_mesh(), *meshes) if mesh.shape_tuple == wanted), None)
+        if mesh is None:
             return None
         sharding = NamedSharding(mesh, sharding.spec)
     if isinstance(sharding, NamedSharding):

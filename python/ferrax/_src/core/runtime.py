@@ -15,7 +15,8 @@ from ferrax._src.base.extended_dtypes import (
     key_fry,
 )
 from ferrax._src.core import named_axes, placements
-from ferrax._src.core.devices import _CPU, Device, devices
+from ferrax._src.core.devices import _CPU, Device, local_devices
+from ferrax._src.core.mesh import mesh_of_results, on_use
 from ferrax._src.core.sharding import SingleDeviceSharding
 
 _core.exclude_from_source(errors.PACKAGE_DIRECTORY)
@@ -100,15 +101,18 @@ _choosing = False
 
 
 def _default_place(read) -> int:
-    """The number of the placement of what was put nowhere, by the flags' values as `read` gives them."""
+    """The number of the placement of what was put nowhere, by the mesh in use and the flags' values as `read` gives
+    them."""
     device = read(flags.states["jax_default_device"])
+    if device is None and (mesh := mesh_of_results()) is not None:
+        return placements.number_of_mesh(mesh)
     if device is None:
         device = (read(flags.states["jax_platforms"]) or "cpu").partition(",")[0]
     if device == "cpu":
         return 0
     if not isinstance(device, Device):
         try:
-            device = devices(device)[0]
+            device = local_devices(backend=device)[0]
         except RuntimeError as error:
             if _choosing:
                 raise
@@ -150,9 +154,9 @@ def _tell_checks(process_wide: bool) -> None:
     if process_wide:
         _core.set_checks(_bits(lambda state: state.get_global()), True)
         _core.set_default_place(_default_place(lambda state: state.get_global()), True)
-    own = flags.states["jax_default_device"].get_local() is not None
+    own = flags.states["jax_default_device"].get_local() is not None or mesh_of_results() is not None
     _core.set_default_place(_default_place(lambda state: state.value) if own else None, False)
-    if all(flags.states[check].get_local() is None for check in _CHECKED):
+    if mesh_of_results() is None and all(flags.states[check].get_local() is None for check in _CHECKED):
         _core.clear_checks()
     else:
         _core.set_checks(_bits(lambda state: state.value), False)
@@ -162,6 +166,7 @@ _imported = False
 flags.on_flag_change(_on_flag)
 _imported = True
 monitoring.on_change(lambda: _tell_checks(True))
+on_use(lambda: _tell_checks(False))
 
 
 def named_context(number) -> dict:

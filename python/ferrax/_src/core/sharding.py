@@ -494,5 +494,7 @@ def of_type(sharding: NamedSharding, rank: int) -> NamedSharding:
 
     spec = sharding.spec
     entries = [kept(entry) for entry in spec.partitions] + [None] * (rank - len(spec))
+    while len(entries) > rank and entries[-1] is None:
+        entries.pop()
     unreduced, reduced = spec.unreduced & explicit, spec.reduced & explicit
     return NamedSharding(mesh, spec.update(entries, unreduced, reduced))

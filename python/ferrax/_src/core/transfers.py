@@ -1,12 +1,13 @@
 """What the transfer guards do: see the flags `jax_transfer_guard` and `jax_transfer_guard_*`.
 
 Arrays on the CPU are in the memory of the host, as NumPy's are, but not in the same one. What is guarded as a
-transfer from host to device is the making of an array of a NumPy array or scalar, and of a Python
-number that a jitted function is given. A number that is an operand of an operation is part of the
+transfer from host to device is the making of an array of a NumPy array or scalar, or filled with a number, and of a
+Python number that a jitted function is given. A number that is an operand of an operation is part of the
 operation, and what a function meets while it is traced is part of its program. A transfer is explicit
-if `device_put` makes it. Between devices there are the copies that `device_put` makes, which are
-explicit. From device to host there are those of arrays on other devices than the CPU, of which NumPy reads the
-memory; they are explicit if `device_get` makes them.
+if `device_put` makes it. Between devices there are the copies and moves that `device_put` makes, which are
+explicit, and those of arrays that nobody put anywhere and that a function wants over several devices. From device to
+host there are those of arrays on other devices than the CPU, of which NumPy reads the memory; they are explicit if
+`device_get` makes them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ferrax import _core
 from ferrax._src.base import config, errors, flags
 
 _logger = logging.getLogger(__name__)
+_GUARDING = ("log", "disallow", "log_explicit", "disallow_explicit")
 
 
 def level(direction: str):
@@ -69,6 +71,30 @@ def copied(array) -> None:
         _guard("device to device", "device_to_device", what, now == "disallow_explicit")
 
 
+def filled(array) -> None:
+    """Called for an array that was filled with a number, outside of programs.
+
+    Errors: JaxRuntimeError if that is forbidden.
+    """
+    now = level("host_to_device")
+    if now in _GUARDING and not isinstance(array, _core.Tracer):
+        what = f"a number becomes an array {array.dtype}{list(array.shape)}"
+        _guard("host to device", "host_to_device", what, now.startswith("disallow"))
+
+
+def moved(array, source, target, asked: bool) -> None:
+    """Called before an array whose sharding is `source` is put where `target` says, by `device_put` (`asked`) or
+    because a function wants it there.
+
+    Errors: JaxRuntimeError if that is forbidden.
+    """
+    now = level("device_to_device")
+    if now in _GUARDING and (now.endswith("explicit") or not asked) and not isinstance(array, _core.Tracer):
+        if not source.is_equivalent_to(target, array.ndim):
+            what = f"an array {array.dtype}{list(array.shape)} is moved from {source} to {target}"
+            _guard("device to device", "device_to_device", what, now.startswith("disallow"))
+
+
 def downloaded(what: str) -> None:
     """Called before an array of this type, which is on another device than the CPU, is copied to the host because
     something reads it.
@@ -76,5 +102,5 @@ def downloaded(what: str) -> None:
     Errors: JaxRuntimeError if that is forbidden.
     """
     now = level("device_to_host")
-    if now in ("log", "disallow", "log_explicit", "disallow_explicit"):
+    if now in _GUARDING:
         _guard("device to host", "device_to_host", f"the array {what} is read", "disallow" in now)

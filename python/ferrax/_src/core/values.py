@@ -17,7 +17,8 @@ from ferrax._core import Array, ArrayImpl, Tracer
 from ferrax._src.base import dtypes, errors
 from ferrax._src.base.dtypes import short_dtype_name as short_dtype_name
 from ferrax._src.core import placements
-from ferrax._src.core.avals import AbstractValue, ShapedArray
+from ferrax._src.core.avals import AbstractValue, ShapedArray, ShapeDtypeStruct
+from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.core.typing import DTypeLike
 
 __all__ = [
@@ -36,7 +37,15 @@ __all__ = [
 ]
 
 
-_types: dict[type, Callable] = {}
+_types: dict[type, Callable] = {
+    ShapeDtypeStruct: lambda x: ShapedArray(
+        x.shape, x.dtype, x.weak_type, sharding=_explicit(x.sharding), manual_axis_type=x.manual_axis_type
+    )
+}
+
+
+def _explicit(sharding):
+    return sharding if isinstance(sharding, NamedSharding) else None
 
 
 def register_type(cls, rule) -> None:
@@ -68,13 +77,16 @@ shaped_abstractify = typeof
 
 
 def abstract_type(x) -> tuple:
-    """`(shape, dtype, weak)` of an array-like or of anything with shape and dtype."""
+    """`(shape, dtype, weak)` of an array-like or of anything with shape and dtype; a fourth are the names of axes of a
+    mesh along which values vary, where there are any."""
     if not isinstance(x, (Array, np.ndarray, np.generic)) and hasattr(x, "shape"):
         if hasattr(x, "dtype"):
             dtype = x.dtype
             if not dtypes.issubdtype(dtype, dtypes.extended):
                 dtype = dtypes.canonicalize_dtype(dtype)
-            return tuple(x.shape), dtype, bool(getattr(x, "weak_type", False))
+            ty = tuple(x.shape), dtype, bool(getattr(x, "weak_type", False))
+            varying = getattr(x, "_varying", ())
+            return (*ty, varying) if varying else ty
     return _core.type_of(x)
 
 

@@ -1,0 +1,78 @@
+"""Explicit types of equations that have programs, and of those that say how their results are divided.
+
+Programs were checked as they were written: here their specs are followed only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ferrax._src.core.partition import PartitionSpec, filled
+
+Spec = PartitionSpec
+
+
+def opened(jaxpr: Any) -> Any:
+    return getattr(jaxpr, "jaxpr", jaxpr)
+
+
+def called(eqn: Any) -> Any:
+    """The jaxpr that an equation applies to its operands, if there is one."""
+    for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
+        if name in eqn.params:
+            jaxpr = opened(eqn.params[name])
+            if len(jaxpr.invars) == len(eqn.invars) and len(jaxpr.outvars) == len(eqn.outvars):
+                return jaxpr
+    return None
+
+
+def _scan(eqn, specs, inner):
+    consts, count = eqn.params["num_consts"], eqn.params["num_carry"]
+    rest = [None if spec is None else spec.update(partitions=spec.partitions[1:]) for spec in specs[consts + count :]]
+    outs = inner(opened(eqn.params["jaxpr"]), [*specs[: consts + count], *rest])
+    stacked = [None if spec is None else spec.update(partitions=(None, *spec.partitions)) for spec in outs[count:]]
+    carry = [new if old is None else old for old, new in zip(specs[consts : consts + count], outs)]
+    return [*carry, *stacked]
+
+
+def _while(eqn, specs, inner):
+    first, second = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
+    carry = specs[first + second :]
+    outs = inner(opened(eqn.params["body_jaxpr"]), specs[first:])
+    return [new if old is None else old for old, new in zip(carry, outs)]
+
+
+def _cond(eqn, specs, inner):
+    branches = [inner(opened(branch), specs[1:]) for branch in eqn.params["branches"]]
+    return [next((spec for spec in found if spec is not None), None) for found in zip(*branches)]
+
+
+def _alike(eqn, specs, inner):
+    """As the operand of the same shape: of loops in several forms and of solvers."""
+    known = {tuple(atom.aval.shape): spec for atom, spec in zip(eqn.invars, specs) if spec is not None}
+    return [known.get(tuple(out.aval.shape)) for out in eqn.outvars]
+
+
+# By primitive: of the equation, the operands' specs, and the function that goes through a jaxpr.
+RULES: dict[str, Callable[[Any, list[Spec | None], Callable[..., Any]], list[Spec | None]]] = {
+    "scan": _scan,
+    "while": _while,
+    "cond": _cond,
+    "sweeps": _alike,
+    "custom_linear_solve": _alike,
+}
+
+
+def _of_types(eqn, shardings):
+    return [
+        None if where is None or where.mesh.empty else filled(where.spec, out.aval.ndim)
+        for where, out in zip(shardings, eqn.outvars)
+    ]
+
+
+# Primitives that say how their results are divided.
+STATED: dict[str, Callable[[Any], list[Spec | None]]] = {
+    "reshard": lambda eqn: _of_types(eqn, [eqn.params["dst_sharding"]]),
+    "shard_map": lambda eqn: [filled(spec, out.aval.ndim) for spec, out in zip(eqn.params["out_specs"], eqn.outvars)],
+}
