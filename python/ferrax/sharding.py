@@ -14,6 +14,7 @@ from ferrax._src.core.mesh import (
 )
 from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.sharding import (
+    IndivisibleError,
     NamedSharding,
     Sharding,
     SingleDeviceSharding,
@@ -25,6 +26,7 @@ __all__ = [
     "AbstractDevice",
     "AbstractMesh",
     "AxisType",
+    "IndivisibleError",
     "ManualAxisType",
     "Mesh",
     "NamedSharding",

@@ -40,3 +40,22 @@ for name, lane, shapes in (
     add(name, over_lanes(lane), cases(*shapes), SMOOTH if shapes is VECTORS else (np.stack([SMOOTH[0]] * 3),))
 
 add("pbroadcast", first_lane, cases(*VECTORS), SMOOTH)
+
+
+def over_devices(S, body, spec):
+    """A function that three devices of a mesh run, each on a row."""
+    mesh = S.jax.sharding.Mesh(np.array(S.jax.devices()[:LANES]), ("rows",))
+    return S.jax.shard_map(body, mesh=mesh, in_specs=S.jax.P("rows"), out_specs=spec(S))
+
+
+for name, body, spec in (
+    ("psum_invariant", lambda S, x: S.lax.psum(x, "rows"), lambda S: S.jax.P()),
+    ("pvary", lambda S, x: x * S.jnp.ones((1,) * x.ndim, x.dtype), lambda S: S.jax.P("rows")),
+    (
+        "all_gather_invariant",
+        lambda S, x: S.lax.all_gather(x, "rows", axis=x.ndim, to="invarying"),
+        lambda S: S.jax.P(),
+    ),
+):
+    run = lambda S, x, body=body, spec=spec: over_devices(S, lambda x: body(S, x), spec)(x)  # noqa: E731
+    add(name, run, cases(*VECTORS), SMOOTH)

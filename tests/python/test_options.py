@@ -450,10 +450,12 @@ def test_arguments_of_other_functions_that_are_refused():
         lambda: core.gensym("_x"),
         lambda: ad.linearize(lambda x: [x], [1.0], is_vjp=True),
         lambda: partial_eval.trace_to_jaxpr_dynamic(lambda x: [x], [ferrax.typeof(1.0)], lower=True),
-        lambda: ferrax.core.ShapedArray((), np.float32, manual_axis_type="i"),
     ):
         with pytest.raises(NotImplementedError):
             call()
+    for struct in (ferrax.core.ShapedArray, ferrax.ShapeDtypeStruct):
+        with pytest.raises(TypeError, match="ManualAxisType"):
+            struct((), np.float32, manual_axis_type="i")
     with pytest.raises(TypeError, match="printed in one way"):
         ferrax.make_jaxpr(double)(1.0).pretty_print(source_info=True)
     assert ferrax.make_jaxpr(double)(1.0).pretty_print(use_color=False)
@@ -589,6 +591,12 @@ def _on_a_mesh():
     return ferrax.typeof(ferrax.device_put(jnp.ones(2), ferrax.NamedSharding(mesh, ferrax.P("x"))))
 
 
+def batched_over_an_axis_of_its_own():
+    spec = ferrax.P("x")
+    mapped = ferrax.shard_map(lambda x: x, mesh=ferrax.make_mesh((1,), ("x",)), in_specs=spec, out_specs=spec)
+    return ferrax.vmap(mapped, spmd_axis_name="x")(jnp.ones((1, 1)))
+
+
 EFFECTS = {
     "jax_enable_x64": (True, lambda: jnp.arange(2).dtype),
     "jax_explicit_x64_dtypes": (cfg.ExplicitX64Mode.ERROR, lambda: jnp.zeros(2, "int64")),
@@ -601,6 +609,7 @@ EFFECTS = {
     "jax_threefry_partitionable": (False, lambda: ferrax.random.bits(key(0), (3,))),
     "jax_random_seed_offset": (5, lambda: ferrax.random.key_data(key(0))),
     "jax_high_dynamic_range_gumbel": (True, lambda: ferrax.random.gumbel(key(0))),
+    "jax_disable_vmap_shmap_error": (True, batched_over_an_axis_of_its_own),
     "jax_enable_custom_prng": (True, lambda: ferrax.random.PRNGKey(0).dtype),
     "jax_legacy_prng_key": ("error", lambda: ferrax.random.normal(ferrax.random.PRNGKey(0))),
     "jax_softmax_custom_jvp": (True, lambda: shown(ferrax.nn.softmax, GIVEN)),

@@ -97,14 +97,12 @@ HINT = "a promise about the arguments, without which the result is right too"
 COPY = "arrays are immutable: whether memory is shared cannot be seen"
 MAGMA = "a library for GPUs: which one computes"
 PROTOCOL = "others of this signature read it"
-ALONE = "how processes find and wait for each other; there is one, and several are refused"
+MPI = "how processes find and wait for each other, which MPI does"
 LAPACK = "SciPy writes over operands, looks for infinities and NaN, or takes another routine; nothing to do here"
-WIRES = "which devices are next to each other, of which a CPU has none"
 # Parameters that change nothing, and why.
 EXCEPTIONS = {
     ("jit", "keep_unused"): "arguments that are not used are always kept, and cost nothing",
     ("scan", "_split_transpose"): "how the transpose is computed, not what; there is one way",
-    ("reshape", "copy"): COPY,
     ("nan_to_num", "copy"): COPY,
     ("unique", "sorted"): "a permission not to sort, of which no use is made",
     ("intersect1d", "assume_unique"): HINT,
@@ -112,8 +110,6 @@ EXCEPTIONS = {
     ("isin", "assume_unique"): HINT,
     ("histogram_bin_edges", "weights"): "NumPy's has it for estimators, which are refused",
     ("polyval", "unroll"): "how often a loop's body is repeated; there is no loop",
-    ("zeros", "key"): PROTOCOL,
-    ("ones", "key"): PROTOCOL,
     ("str_short", "short_dtypes mesh_axis_types"): PROTOCOL,
     ("qr", "use_magma"): MAGMA,
     ("schur", "select_callable"): "JAX's reads it neither: eigenvalues cannot be sorted",
@@ -152,12 +148,7 @@ EXCEPTIONS = {
     ("is_high", "avals params"): PROTOCOL,
     ("is_effectful", "params"): PROTOCOL,
     ("sparsify", "use_tracer"): "JAX has two ways of one meaning; there is one",
-    ("create_device_mesh", "contiguous_submeshes allow_split_physical_axes"): WIRES,
-    ("create_hybrid_device_mesh", "allow_split_physical_axes"): WIRES,
-    ("broadcast_one_to_all", "is_source"): "there is one process, the source",
-    ("reached_preemption_sync_point", "step_id"): "nobody says that the one process ends",
-    ("initialize", "initialization_timeout heartbeat_timeout_seconds"): ALONE,
-    ("initialize", "shutdown_timeout_seconds coordinator_bind_address"): ALONE,
+    ("initialize", "initialization_timeout coordinator_bind_address"): MPI,
 }
 
 

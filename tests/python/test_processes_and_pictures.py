@@ -1,5 +1,7 @@
 """What programs of several processes ask of each other, with one process; pictures of shardings."""
 
+import sys
+
 import numpy as np
 import pytest
 from oracle import module, same
@@ -118,6 +120,27 @@ def test_one_process():
     assert distributed.is_initialized()
     distributed.shutdown()
     assert not distributed.is_initialized()
+
+
+def test_several_processes_that_nothing_joins(monkeypatch):
+    distributed = ferrax.distributed
+    for size, rank in (("PMI_SIZE", "PMI_RANK"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK")):
+        monkeypatch.setenv(size, "2")
+        monkeypatch.setenv(rank, "0")
+        # Devices were asked for before; where they were not, MPI is.
+        with pytest.raises(RuntimeError, match="before devices"):
+            ferrax.devices()
+            distributed.initialize()
+        with monkeypatch.context() as inner:
+            inner.setattr(ferrax._src.core.devices, "devices_were_used", lambda: False)
+            inner.setitem(sys.modules, "mpi4py.MPI", None)
+            with pytest.raises(ImportError, match=r"ferrax\[mpi\]"):
+                distributed.initialize()
+        monkeypatch.setenv(size, "1")
+        distributed.initialize()
+        assert distributed.is_initialized() and ferrax.process_count() == 1
+        distributed.shutdown()
+        monkeypatch.delenv(size)
 
 
 @same

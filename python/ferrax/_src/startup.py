@@ -10,13 +10,19 @@ from __future__ import annotations
 
 from ferrax import _core
 from ferrax._src import state
+from ferrax._src.callbacks import over_processes  # noqa: F401  functions over meshes of several processes
 from ferrax._src.callbacks.debugging import debug_callback
 from ferrax._src.core import (
     array,
+    explicit_types,
     program_cache,  # noqa: F401  its settings, before anything is compiled
     runtime,  # noqa: F401  the settings, before anything is traced
 )
 from ferrax._src.numpy import array_methods, at, index_checks, indexing, ref_ops
+from ferrax._src.parallel import (
+    constraints,
+    shard_map_rules,  # noqa: F401  derivatives and batches
+)
 from ferrax._src.random import generators  # noqa: F401  those that keys are named after
 from ferrax._src.transforms import custom_dce, custom_views  # noqa: F401
 
@@ -25,4 +31,5 @@ indexing.install(_core.Array)
 at.install(_core.Array)
 array.install(_core.Array)
 ref_ops.install(state.Ref)
+explicit_types.install(constraints.reshard)
 index_checks.callback = debug_callback

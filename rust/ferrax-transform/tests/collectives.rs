@@ -96,10 +96,9 @@ fn derivatives_are_collectives() {
 }
 
 #[test]
-fn groups_are_refused_with_the_way_out() {
-    let text =
-        "{ lambda ; a:f32[]. let x:f32[] = psum[axes=(i,) axis_index_groups=((0, 1), (2, 3))] a in (x,) }";
-    let program = Program::parse(text).unwrap();
-    let refused = batch(&program, &Dim::Const(4), &[Some(0)], Some("i"), OutDims::AsIs).unwrap_err();
-    assert!(matches!(&refused, Error::Unsupported(text) if text.contains("two vmaps")), "{refused}");
+fn groups_talk_among_themselves() {
+    let text = "{ lambda ; a:f32[]. let x:f32[] = psum[axes=(i,) axis_index_groups=((0, 3), (2,), (1,))] a in (x,) }";
+    let (sums, dims) = lanes(text, 4, &[Some(0)], "i");
+    let result = interpret::run(&sums, &[f32s(&[4], &[1.0, 2.0, 4.0, 8.0])]).unwrap();
+    assert_eq!((&result[0], dims), (&f32s(&[4], &[9.0, 2.0, 4.0, 9.0]), vec![Some(0)]));
 }

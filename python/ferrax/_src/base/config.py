@@ -127,6 +127,8 @@ _FLAGS = (
      "Python directly instead of compiling; for debugging."),
     ("jax_check_tracer_leaks", parse_bool, False, "Whether tracers that outlive their "
      "transformation are an error at its end."),
+    ("jax_disable_vmap_shmap_error", parse_bool, False, "Whether vmap divides no batch over axes of a mesh that a "
+     "function of shard_map names, where else that is an error."),
     ("jax_check_static_indices", parse_bool, False, "Whether static indices are bounds-checked."),
     ("jax_debug_index", parse_bool, False, "Whether an index out of bounds is an error, also in compiled "
      "programs: of x[i], x.at[i], take and take_along_axis without mode=."),
@@ -281,6 +283,7 @@ jax2tf_associative_scan_reductions = states["jax2tf_associative_scan_reductions"
 config = Config()
 update = config.update
 transfer_guard_level = states["jax_transfer_guard"]
+disable_vmap_shmap_error = states["jax_disable_vmap_shmap_error"]
 checking_leaks = states["jax_check_tracer_leaks"]
 transfer_guard_host_to_device, transfer_guard_device_to_device, transfer_guard_device_to_host = map(
     states.get, _TRANSFER_GUARDS

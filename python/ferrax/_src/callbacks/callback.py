@@ -17,11 +17,12 @@ import numpy as np
 
 from ferrax._src import core
 from ferrax._src.base import dtypes, effects, errors
-from ferrax._src.core import api_util
+from ferrax._src.core import api_util, named_axes
 from ferrax._src.core.primitives import Primitive, primitive_jvps, primitive_transposes
 from ferrax._src.core.sharding import SingleDeviceSharding
+from ferrax._src.lax.parallel import axis_index
 from ferrax._src.random.prng import random_unwrap
-from ferrax._src.transforms.batching_rules import bdim_at_front, moveaxis, primitive_batchers
+from ferrax._src.transforms.batching_rules import bdim_at_front, fancy_primitive_batchers, moveaxis
 from ferrax._src.tree import tree_util
 
 VMAP_METHODS = (
@@ -77,9 +78,57 @@ class Lanes:
         return stacked
 
 
-def over_lanes(callback, size, dims):
-    """The callback with one more batch axis."""
-    level = (size, tuple(dims))
+@dataclasses.dataclass(frozen=True)
+class Devices:
+    """A callback that is called once for each device of a mesh, in the order of the mesh.
+
+    `levels` are as of `Lanes`, one for each axis of the mesh, the last axis first.
+    """
+
+    callback: Any
+    levels: tuple
+
+    def __call__(self, *leaves):
+        results = []
+        sizes = tuple(size for size, _ in reversed(self.levels))
+        for place in itertools.product(*map(range, sizes)):
+            own = list(leaves)
+            for (_, dims), index in zip(reversed(self.levels), place):
+                own = [x if dim is None else x[(slice(None),) * dim + (index,)] for x, dim in zip(own, dims)]
+            results.append([np.asarray(leaf) for leaf in self.callback(*own)])
+        return [np.stack(parts).reshape(sizes + parts[0].shape) for parts in zip(*results)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbered:
+    """A callback whose last arguments, `count` of them, are the device's number and not the user's."""
+
+    callback: Any
+    count: int
+
+    def __call__(self, *leaves):
+        return self.callback(*leaves[: len(leaves) - self.count])
+
+
+def numbered(callback, leaves, typed=True):
+    """The callback and its arguments, among these the number of the device within functions of a mesh: so that it is
+    called by all devices, also where its arguments are the same on all. Not along axes over which types say what
+    varies unless `typed`: results would vary."""
+    names = named_axes.of_mesh()
+    if not typed:
+        names = tuple(name for name in names if name not in named_axes.typed_of(names))
+    if not names:
+        return callback, leaves
+    return Numbered(callback, len(names)), (*leaves, *map(axis_index, names))
+
+
+def over_lanes(callback, axis, dims):
+    """The callback with one more batch axis, which may be one of a mesh."""
+    level = (axis.size, tuple(dims))
+    if named_axes.is_over_devices(axis.name):
+        if isinstance(callback, Devices):
+            return Devices(callback.callback, (*callback.levels, level))
+        return Devices(callback, (level,))
     if isinstance(callback, Lanes):
         return Lanes(callback.callback, (*callback.levels, level))
     return Lanes(callback, (level,))
@@ -216,6 +265,8 @@ def _bind(primitive, callback, result_shape_dtypes, args, kwargs, **params):
     avals, out_tree = result_types(result_shape_dtypes)
     leaves, in_tree = tree_util.tree_flatten((args, kwargs))
     callback = FlatCallback(callback, in_tree)
+    if primitive is io_callback_p:
+        callback, leaves = numbered(callback, leaves, typed=not avals)
     outs = primitive.bind(*leaves, callback=callback, result_avals=avals, **params)
     return out_tree.unflatten(outs)
 
@@ -239,10 +290,6 @@ no_derivative(
 )
 
 
-def _batch_size(args, dims):
-    return next(np.shape(x)[dim] for x, dim in zip(args, dims) if dim is not None)
-
-
 def batch_by_method(primitive, of_types=lambda callback, result_avals: callback) -> None:
     """Gives a primitive the batching rule that goes by its parameter `vmap_method`.
 
@@ -250,11 +297,11 @@ def batch_by_method(primitive, of_types=lambda callback, result_avals: callback)
     types.
     """
 
-    def rule(args, dims, *, callback, result_avals, vmap_method, **params):
-        size = _batch_size(args, dims)
+    def rule(axis, args, dims, *, callback, result_avals, vmap_method, **params):
+        size = axis.size
         result_avals_batched = tuple(batched_aval(size, aval) for aval in result_avals)
-        if vmap_method in ("sequential", "sequential_unrolled"):
-            callback = over_lanes(callback, size, dims)
+        if vmap_method in ("sequential", "sequential_unrolled") or named_axes.is_over_devices(axis.name):
+            callback = over_lanes(callback, axis, dims)
         elif vmap_method in ("expand_dims", "broadcast_all"):
             extent = size if vmap_method == "broadcast_all" else 1
             args = [bdim_at_front(x, dim, extent) for x, dim in zip(args, dims)]
@@ -278,7 +325,7 @@ def batch_by_method(primitive, of_types=lambda callback, result_avals: callback)
         )
         return outs, [0] * len(outs)
 
-    primitive_batchers[primitive] = rule
+    fancy_primitive_batchers[primitive] = rule
 
 
 batch_by_method(pure_callback_p)
@@ -321,7 +368,8 @@ def pure_callback(
         vmap_method: what `vmap` does: "sequential" calls it once for each lane; "expand_dims"
             calls it once on the whole batch, where arguments that are not batched have a new
             first axis of size 1; "broadcast_all" likewise, with that axis repeated;
-            "legacy_vectorized" leaves them as they are.
+            "legacy_vectorized" leaves them as they are. In functions of a mesh (`shard_map`, `pmap`) each
+            device calls it by itself.
 
     Errors: NotImplementedError under `vmap` without `vmap_method`; ValueError under derivatives
     and for 64-bit result types where these are off; JaxRuntimeError where the function raises
@@ -354,24 +402,23 @@ no_derivative(
 )
 
 
-def _io_callback_batch(args, dims, *, callback, result_avals, ordered, **params):
-    if ordered:
+def _io_callback_batch(axis, args, dims, *, callback, result_avals, ordered, **params):
+    if ordered and not named_axes.is_over_devices(axis.name):
         raise ValueError(
             "Cannot `vmap` ordered IO callback: the lanes of a batch have no order. Pass "
             "ordered=False."
         )
-    size = _batch_size(args, dims)
     outs = io_callback_p.bind(
         *args,
-        callback=over_lanes(callback, size, dims),
-        result_avals=tuple(batched_aval(size, aval) for aval in result_avals),
+        callback=over_lanes(callback, axis, dims),
+        result_avals=tuple(batched_aval(axis.size, aval) for aval in result_avals),
         ordered=ordered,
         **params,
     )
     return outs, [0] * len(outs)
 
 
-primitive_batchers[io_callback_p] = _io_callback_batch
+fancy_primitive_batchers[io_callback_p] = _io_callback_batch
 
 
 def io_callback(

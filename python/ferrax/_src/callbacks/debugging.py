@@ -1,7 +1,8 @@
 """`debug.callback`, `debug.print` and `debug.log`: looking at values of compiled programs.
 
 They change no value and no derivative: under `grad` and `jvp` they see the primal values, once;
-under `vmap` they run once for each lane. They are never removed from a program.
+under `vmap` they run once for each lane, in functions of a mesh once for each device. They are never removed from a
+program.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from ferrax._src.base import effects, errors
 from ferrax._src.callbacks.callback import (
     FlatCallback,
     callback_primitive,
+    numbered,
     observe_jvp,
     over_lanes,
     run_callback,
 )
-from ferrax._src.transforms.batching_rules import primitive_batchers
+from ferrax._src.core import named_axes
+from ferrax._src.transforms.batching_rules import fancy_primitive_batchers
 from ferrax._src.tree import tree_util
 
 
@@ -51,10 +54,18 @@ def _observer(name, title):
     return primitive
 
 
-def _batch(primitive, args, dims, *, callback, **params):
-    size = next(np.shape(x)[dim] for x, dim in zip(args, dims) if dim is not None)
-    primitive.bind(*args, callback=over_lanes(callback, size, dims), **params)
+def _batch(primitive, axis, args, dims, *, callback, **params):
+    if axis.size > 1 and named_axes.is_over_devices(axis.name) and _is_ordered(params):
+        raise ValueError(
+            f"debug.callback and debug.print: ordered=True is for one device, and the mesh has {axis.size} along "
+            f"{axis.name!r}: devices have no order. Pass ordered=False, or use io_callback, which is in order on each"
+        )
+    primitive.bind(*args, callback=over_lanes(callback, axis, dims), **params)
     return [], []
+
+
+def _is_ordered(params) -> bool:
+    return params.get("ordered", False) or params.get("effect") is effects.ordered_debug_effect
 
 
 # debug.callback
@@ -67,7 +78,7 @@ def _debug_callback_types(*avals, callback, effect, partitioned):
     return [], {effect}
 
 
-primitive_batchers[debug_callback_p] = functools.partial(_batch, debug_callback_p)
+fancy_primitive_batchers[debug_callback_p] = functools.partial(_batch, debug_callback_p)
 
 
 class _Static:
@@ -149,9 +160,10 @@ def debug_callback(
         if not callable(callback):
             raise TypeError(f"first argument to ferrax.debug.callback must be callable, got {callback!r}")
         in_tree, arrays, static = _split_arguments(args, kwargs)
+        called, arrays = numbered(_Static(callback, in_tree, static), arrays)
         debug_callback_p.bind(
             *arrays,
-            callback=_Static(callback, in_tree, static),
+            callback=called,
             effect=_effect(ordered),
             partitioned=partitioned,
         )
@@ -197,7 +209,7 @@ def _debug_print_types(*avals, ordered, **params):
     return [], {_effect(ordered)}
 
 
-primitive_batchers[debug_print_p] = functools.partial(_batch, debug_print_p)
+fancy_primitive_batchers[debug_print_p] = functools.partial(_batch, debug_print_p)
 
 
 class _FormatCheck(string.Formatter):
@@ -261,9 +273,10 @@ def debug_print(
             "has_placeholders": has_placeholders,
         }
         record = _user_place() if _use_logging else None
+        called, arrays = numbered(_Print(**params, record=record), arrays)
         debug_print_p.bind(
             *arrays,
-            callback=_Print(**params, record=record),
+            callback=called,
             ordered=ordered,
             partitioned=partitioned,
             logging_record=record,

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ferrax._src import core
 from ferrax._src.core import named_axes
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.lowering import lower_fun, register_lowering
@@ -27,6 +28,7 @@ from ferrax._src.core.primitives import (
 )
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax.shape import broadcast
+from ferrax._src.lax.varying import missing, vary
 from ferrax._src.tracing import staging
 from ferrax._src.transforms import autodiff
 from ferrax._src.transforms.ad import Zero, add_tangents, instantiate_zeros, is_undefined_primal
@@ -193,8 +195,16 @@ def custom_linear_solve(
         _check_tree(name, "b", function.out_tree, tree, aux)
         return function
 
+    product = traced("matvec", matvec, False)
+    # Where the map differs between the devices of a mesh, so do the solution and the right-hand side: a sum over
+    # the devices in the transposed map would be one of other systems.
+    varying = {name for ty in product.program.out_types for names in ty[3:] for name in names}
+    if varying and any(missing(leaf, varying) for leaf in map(core.as_array, leaves)):
+        leaves = [vary(leaf, missing(leaf, varying)) for leaf in map(core.as_array, leaves)]
+        b = tree.unflatten(leaves)
+        product = traced("matvec", matvec, False)
     functions = _Solve(
-        traced("matvec", matvec, False), None, traced("solve", functools.partial(solve, matvec), has_aux), None
+        product, None, traced("solve", functools.partial(solve, matvec), has_aux), None
     )
     if transpose_solve is not None:
         if symmetric:

@@ -17,7 +17,8 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.typing import DTypeLike
 from ferrax._src.lax import api as lax
-from ferrax._src.lax.arguments import check_out_sharding, operand as _operand
+from ferrax._src.lax.arguments import operand as _operand
+from ferrax._src.lax.out_sharding import with_out_sharding
 from ferrax._src.transforms.composites import composite
 
 
@@ -111,7 +112,11 @@ def ragged_dot_general(
     >>> lax.ragged_dot_general(jnp.ones((3, 1)), jnp.ones((3, 1)), jnp.array([1, 2]), numbers).ravel()
     Array([1., 2.], dtype=float32)
     """
-    check_out_sharding("ragged_dot_general", out_sharding)
+    if out_sharding is not None:
+        return with_out_sharding(
+            "ragged_dot_general", out_sharding, ragged_dot_general, lhs, rhs, group_sizes,
+            ragged_dot_dimension_numbers, precision, preferred_element_type, group_offset,
+        )  # fmt: skip
     if preferred_element_type is not None:
         preferred_element_type = dtypes.check_and_canonicalize_user_dtype(
             preferred_element_type, "ragged_dot_general"

@@ -30,7 +30,7 @@ from ferrax._src.core import Array
 from ferrax._src.core.primitives import axis_primitive_batchers
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
-from ferrax._src.lax.arguments import check_out_sharding
+from ferrax._src.lax.out_sharding import with_out_sharding
 from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.transforms.composites import composite
 from ferrax._src.transforms.jit import jit
@@ -183,7 +183,9 @@ def rng_bit_generator(
         (Array([1, 2, 4, 4], dtype=uint32), Array([ 512747620, 1298009047], dtype=uint32))
     """
     state = core.as_array(key, "rng_bit_generator")
-    check_out_sharding("rng_bit_generator", out_sharding)
+    if out_sharding is not None:
+        after, bits = rng_bit_generator(key, shape, dtype, algorithm)
+        return after, with_out_sharding("rng_bit_generator", out_sharding, lambda: bits)
     if (state.shape, state.dtype.name) not in (((4,), "uint32"), ((2,), "uint64")):
         raise TypeError(
             "rng_bit_generator takes a key of four uint32 or two uint64, got "

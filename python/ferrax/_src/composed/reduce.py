@@ -24,10 +24,10 @@ from ferrax._src.core import ensure_compile_time_eval
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.arguments import (
-    check_out_sharding as _check_out_sharding,
     describe as _describe,
     operand as _operand,
 )
+from ferrax._src.lax.out_sharding import with_out_sharding
 from ferrax._src.lax.reduce import _check_axes
 from ferrax._src.tree import tree_util
 from ferrax._src.tree.tree_util import tree_flatten, tree_unflatten, treedef_is_leaf
@@ -56,7 +56,10 @@ def reduce(
     >>> lax.reduce(jnp.arange(4), 0, lax.add, (0,))
     Array(6, dtype=int32)
     """
-    _check_out_sharding("reduce", out_sharding)
+    if out_sharding is not None:
+        return with_out_sharding(
+            "reduce", out_sharding, reduce, operands, init_values, computation, dimensions,
+        )  # fmt: skip
     flat, tree = tree_flatten(operands)
     flat_init, init_tree = tree_flatten(init_values)
     if tree != init_tree:

@@ -15,7 +15,6 @@ from ferrax._src.core.op_types import (
 )
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax.arguments import (
-    check_out_sharding as _check_out_sharding,
     int_tuple as _int_tuple,
     operand as _operand,
 )
@@ -24,6 +23,7 @@ from ferrax._src.lax.convolution_shapes import (
     padtype_to_pads,
     transposed_padding,
 )
+from ferrax._src.lax.out_sharding import with_out_sharding
 from ferrax._src.lax.shape import rev, transpose
 
 __all__ = ["conv", "conv_general_dilated", "conv_transpose", "conv_with_general_padding"]
@@ -66,7 +66,12 @@ def conv_general_dilated(
     >>> lax.conv_general_dilated(jnp.arange(5.0).reshape(1, 1, 5), jnp.ones((1, 1, 2)), (2,), "VALID")
     Array([[[1., 5.]]], dtype=float32)
     """
-    _check_out_sharding("conv_general_dilated", out_sharding)
+    if out_sharding is not None:
+        return with_out_sharding(
+            "conv_general_dilated", out_sharding, conv_general_dilated, lhs, rhs, window_strides, padding,
+            lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count, batch_group_count, precision,
+            preferred_element_type,
+        )  # fmt: skip
     lhs = _operand(lhs, "conv_general_dilated", 0)
     rhs = _operand(rhs, "conv_general_dilated", 1)
     numbers = conv_dimension_numbers(lhs.shape, rhs.shape, dimension_numbers)

@@ -8,18 +8,19 @@ import numpy as np
 
 from ferrax._core import bind
 from ferrax._src.base import dtypes
-from ferrax._src.core import Array, as_array
+from ferrax._src.core import Array, as_array, transfers
 from ferrax._src.core.placement import device_put
 from ferrax._src.core.placements import placed_like
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax.arguments import (
     canonical_shape as _canonical_shape,
-    check_out_sharding as _check_out_sharding,
     known_axis,
     operand as _operand,
 )
 from ferrax._src.lax.elementwise import _convert_element_type
+from ferrax._src.lax.out_sharding import with_out_sharding
 from ferrax._src.lax.shape import _nonnegative, broadcast_in_dim, concatenate, expand_dims
+from ferrax._src.lax.varying import varying_like
 
 __all__ = [
     "broadcasted_iota",
@@ -58,6 +59,7 @@ def full(shape: Shape, fill_value: Any, dtype: DTypeLike | None = None, *, shard
         result = bind("broadcast_in_dim", (value,), {"shape": shape, "broadcast_dimensions": ()})
     else:
         result = broadcast_in_dim(value, shape, ())
+    transfers.filled(result)
     if sharding is not None:
         return device_put(result, sharding)
     return result
@@ -91,7 +93,8 @@ def empty(shape: Shape, dtype: DTypeLike, *, out_sharding: Any = None) -> Array:
     >>> lax.empty((2,), jnp.int32)
     Array([0, 0], dtype=int32)
     """
-    _check_out_sharding("empty", out_sharding)
+    if out_sharding is not None:
+        return with_out_sharding("empty", out_sharding, empty, shape, dtype)
     return full(shape, 0, dtype)
 
 
@@ -108,6 +111,10 @@ def full_like(
     >>> lax.full_like(jnp.arange(3), 7)
     Array([7, 7, 7], dtype=int32)
     """
+    return varying_like(_full_like(x, fill_value, dtype, shape, sharding), x)
+
+
+def _full_like(x, fill_value, dtype, shape, sharding):
     if not (hasattr(x, "shape") and hasattr(x, "dtype")):
         x = _operand(x, "full_like")
     shape = x.shape if shape is None else _canonical_shape(shape)
@@ -119,7 +126,8 @@ def full_like(
         raise TypeError(
             f"full: fill_value has to be a scalar, got shape {value.shape}; use broadcast_to"
         )
-    return full(shape, _convert_element_type(value, x.dtype, True), sharding=sharding)
+    result = full(shape, _convert_element_type(value, x.dtype, True), sharding=sharding)
+    return placed_like(result, x) if sharding is None else result
 
 
 def zeros_like_array(x: ArrayLike) -> Array:
@@ -152,7 +160,10 @@ def broadcasted_iota(dtype: DTypeLike, shape: Shape, dimension: int, *, out_shar
     Array([[0, 1, 2],
            [0, 1, 2]], dtype=int32)
     """
-    _check_out_sharding("broadcasted_iota", out_sharding)
+    if out_sharding is not None:
+        return with_out_sharding(
+            "broadcasted_iota", out_sharding, broadcasted_iota, dtype, shape, dimension,
+        )  # fmt: skip
     dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "iota")
     shape = _canonical_shape(shape)
     _nonnegative("iota", "shape", shape)

@@ -10,10 +10,10 @@ from ferrax._src.core import Array
 from ferrax._src.core.op_types import precision_name
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax.arguments import (
-    check_out_sharding as _check_out_sharding,
     int_tuple as _int_tuple,
     operand as _operand,
 )
+from ferrax._src.lax.out_sharding import with_out_sharding
 
 __all__ = ["batch_matmul", "dot", "dot_general"]
 
@@ -38,7 +38,10 @@ def dot_general(
     (2, 3, 3)
     """
     if out_sharding is not None:
-        _check_out_sharding("dot_general", out_sharding)
+        return with_out_sharding(
+            "dot_general", out_sharding, dot_general, lhs, rhs, dimension_numbers, precision,
+            preferred_element_type,
+        )  # fmt: skip
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     lhs_contract, rhs_contract = _int_tuple(lhs_contract), _int_tuple(rhs_contract)
     lhs_batch, rhs_batch = _int_tuple(lhs_batch), _int_tuple(rhs_batch)

@@ -15,12 +15,16 @@ from typing import Any
 import numpy as np
 
 from ferrax._core import bind
+from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array, Tracer, as_array, named_axes
 from ferrax._src.lax.arguments import canonical_axis, operand as _operand
-from ferrax._src.lax.elementwise import convert_element_type
+from ferrax._src.lax.creation import full_like
+from ferrax._src.lax.elementwise import convert_element_type, select
 from ferrax._src.lax.reduce import reduce_max, reduce_min, reduce_sum
 from ferrax._src.lax.shape import expand_dims, reshape, squeeze, transpose
+from ferrax._src.lax.slicing import dynamic_slice_in_dim
+from ferrax._src.lax.varying import missing, vary
 from ferrax._src.tree import tree_util
 
 __all__ = [
@@ -60,17 +64,34 @@ def _bound_names(axis_name, function) -> tuple:
     return names
 
 
-def _groups(groups, names, function):
-    """Groups of lanes as tuples, checked: they take each lane once."""
+def _differing(x, names):
+    """`x` as a value that differs along those of the axes of which types speak."""
+    typed = named_axes.typed_of(names)
+    return vary(x, missing(x, _texts(typed))) if typed else x
+
+
+def _groups(groups, names, function, several=False):
+    """Groups of lanes as tuples, checked: they take each lane once. `several`: also of several axes of a mesh, whose
+    types may say what differs, as it does after the collective."""
     if groups is None:
         return None
-    if len(names) != 1:
+    if len(names) != 1 and not several:
         raise ValueError(f"{function}: axis_index_groups is only possible over one axis")
     groups = tuple(tuple(map(operator.index, group)) for group in groups)
-    size = named_axes.size_of(names[0], function)
+    size = named_axes.size_of_all(names, function)
     if sorted(lane for group in groups for lane in group) != list(range(size)):
         raise ValueError(
             f"{function}: axis_index_groups must take each of the {size} lanes once, got {groups}"
+        )
+    if not all(map(named_axes.is_of_mesh, names)):
+        raise NotImplementedError(
+            f"{function}: axis_index_groups is not supported over an axis of vmap; map over the groups with an axis of "
+            "their own: reshape the axis to (groups, lanes) and use two vmaps"
+        )
+    if not several and named_axes.typed_of(names):
+        raise NotImplementedError(
+            f"{function}: axis_index_groups is not supported where types say what differs between devices; pass "
+            "check_vma=False to shard_map"
         )
     return groups
 
@@ -96,7 +117,7 @@ def _reduce(name, reduce, x, axis_name, axis_index_groups):
         x = _operand(x, name)
         if positions:
             x = reduce(x, positions)
-        return bind(name, (x,), params) if names else x
+        return bind(name, (_differing(x, names),), params) if names else x
 
     return tree_util.tree_map(leaf, x)
 
@@ -132,10 +153,24 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
         if not names:
             return x
         if not isinstance(x, Tracer):
+            if groups is not None and len({len(group) for group in groups}) > 1:
+                return bind("psum", (_operand(x, "psum"),), params)
             return x * _group_size(groups, names, "psum")
-        return bind("psum", (x,), params)
+        _check_one_state(x, names)
+        name = "psum_invariant" if len(named_axes.typed_of(names)) == len(names) else "psum"
+        return bind(name, (_differing(x, names),), params)
 
     return tree_util.tree_map(leaf, x)
+
+
+def _check_one_state(x, names):
+    """Errors: ValueError for axes over some of which a value differs, and over others not."""
+    typed = named_axes.typed_of(names)
+    if typed and len({name in x._varying for name in _texts(typed)}) > 1:
+        raise ValueError(
+            f"psum: over the axes {names} at once a value has to differ between devices along all or along none, got "
+            f"{core.typeof(x).str_short()}; call psum for the axes along which it differs, and multiply for the others"
+        )
 
 
 def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
@@ -185,12 +220,16 @@ def axis_index(axis_name: Any) -> Array:
     if not named_axes.as_names(axis_name):
         return as_array(0)
     *outer, last = _bound_names(axis_name, "axis_index")
-    index = bind("axis_index", (), {"axis_name": named_axes.text(last)})
+    index = _own_index(last)
     stride = named_axes.size_of(last)
     for name in reversed(outer):
-        index = index + bind("axis_index", (), {"axis_name": named_axes.text(name)}) * stride
+        index = index + _own_index(name) * stride
         stride *= named_axes.size_of(name)
     return index
+
+
+def _own_index(name):
+    return _differing(bind("axis_index", (), {"axis_name": named_axes.text(name)}), [name])
 
 
 def axis_size(axis_name: Any) -> int:
@@ -205,8 +244,9 @@ def axis_size(axis_name: Any) -> int:
     return named_axes.size_of_all(axis_name, "axis_size")
 
 
-def _permutation(perm, size, function):
+def _permutation(perm, names, function):
     """The pairs of source and destination, checked."""
+    size = named_axes.size_of_all(names)
     pairs = [(operator.index(source), operator.index(to)) for source, to in perm]
     pairs = [(source + size * (source < 0), to + size * (to < 0)) for source, to in pairs]
     for source, to in pairs:
@@ -214,13 +254,14 @@ def _permutation(perm, size, function):
             raise IndexError(
                 f"{function}: a pair of {perm} is out of bounds for an axis of {size} lanes"
             )
+    whole = len(pairs) if all(map(named_axes.is_of_mesh, names)) else size
     # JAX's class: over an axis of vmap, no lane may be left without a value.
-    if len(pairs) != size:
+    if len(pairs) != whole:
         raise AssertionError(
             f"{function}: over an axis of vmap the permutation must have a pair for each of its "
             f"{size} lanes, got the {len(pairs)} pairs {perm}"
         )
-    if len({source for source, _ in pairs}) < size or len({to for _, to in pairs}) < size:
+    if len({source for source, _ in pairs}) < whole or len({to for _, to in pairs}) < whole:
         raise ValueError(
             f"{function}: a lane sends once and receives once, got perm={perm}; to send one lane's "
             "value to several, use all_gather or pbroadcast"
@@ -234,26 +275,33 @@ def ppermute(x: Any, axis_name: Any, perm: Any) -> Any:
     Args:
         x: a tree of arrays.
         axis_name: the axis, or a tuple of axes, whose lanes are counted as `axis_index` does.
-        perm: pairs (source, destination), one for each lane.
+        perm: pairs (source, destination), one for each lane; over axes of a mesh devices to which none
+            sends get zeros.
 
     Errors: NameError where no axis of that name is mapped over; AssertionError if pairs are
-    missing, IndexError for lanes that there are none of, ValueError for lanes that come twice.
+    missing over an axis of vmap, IndexError for lanes that there are none of, ValueError for lanes that come twice.
 
     >>> ring = [(0, 1), (1, 2), (2, 0)]
     >>> ferrax.vmap(lambda x: lax.ppermute(x, "i", ring), axis_name="i")(jnp.arange(3))
     Array([2, 0, 1], dtype=int32)
     """
     names = _bound_names(axis_name, "ppermute")
-    pairs = _permutation(perm, named_axes.size_of_all(names), "ppermute")
+    pairs = _permutation(perm, names, "ppermute")
     if len(names) == 1:
         params = {"axis_name": _texts(names), "perm": pairs}
         return tree_util.tree_map(
-            lambda leaf: bind("ppermute", (_operand(leaf, "ppermute"),), params), x
+            lambda leaf: bind("ppermute", (_differing(_operand(leaf, "ppermute"), names),), params), x
         )
-    sources = [source for source, _ in sorted(pairs, key=operator.itemgetter(1))]
-    table = as_array(np.array(sources, dtypes.default_int_dtype()))
-    source = table[axis_index(names)]
-    return tree_util.tree_map(lambda leaf: all_gather(leaf, names)[source], x)
+    sources = np.full(named_axes.size_of_all(names), -1, dtypes.default_int_dtype())
+    for sender, to in pairs:
+        sources[to] = sender
+    source = as_array(sources)[axis_index(names)]
+
+    def leaf(x):
+        sent = all_gather(x, names)[source]
+        return sent if (sources >= 0).all() else select(source >= 0, sent, full_like(sent, 0))
+
+    return tree_util.tree_map(leaf, x)
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Any) -> Any:
@@ -289,7 +337,7 @@ def pbroadcast(x: Any, axis_name: Any, source: Any) -> Any:
         raise ValueError(f"pbroadcast: there is no lane {source} among {size}")
 
     def leaf(x):
-        x, rest = _operand(x, "pbroadcast"), size
+        x, rest = _differing(_operand(x, "pbroadcast"), names), size
         for name in names:
             own = named_axes.size_of(name)
             rest //= own
@@ -313,23 +361,29 @@ def all_gather(
         axis: where the lanes are in the result; may be negative.
         tiled: whether they are one after the other along an axis that the arrays have, and not
             along a new one.
-        to: only "varying".
+        to: "varying"; or "invarying", for a result that is by type the same on all devices of a mesh.
 
     Errors: NameError where no axis of that name is mapped over; ValueError for an `axis` out of
-    bounds.
+    bounds and for another `to`; NotImplementedError for groups with `to="invarying"`.
 
     >>> ferrax.vmap(lambda x: lax.all_gather(x, "i"), axis_name="i")(jnp.arange(2))
     Array([[0, 1],
            [0, 1]], dtype=int32)
     """
-    if to != "varying":
-        raise NotImplementedError(f"all_gather: to={to!r} is a type of values on several devices")
+    if to not in ("varying", "invarying", "reduced"):
+        raise ValueError(f"all_gather: to must be 'varying', 'invarying' or 'reduced', got {to!r}")
+    if to == "reduced" or to == "invarying" and axis_index_groups is not None:
+        raise NotImplementedError(f"all_gather: to={to!r} is not supported, with groups of devices or as a type")
     names = _bound_names(axis_name, "all_gather")
-    groups = _groups(axis_index_groups, names, "all_gather")
+    groups = _groups(axis_index_groups, names, "all_gather", several=True)
+    invariant = to == "invarying" and bool(named_axes.typed_of(names))
 
     def leaf(x):
         x = _operand(x, "all_gather")
         own = canonical_axis(axis, x.ndim + (not tiled))
+        if groups is not None and len(names) > 1:
+            gathered = _first_to(_of_group(x, names, groups)[0], own)
+            return _merged(gathered, own) if tiled else gathered
         for number, name in enumerate(reversed(names)):
             params = {
                 "all_gather_dimension": own,
@@ -338,12 +392,30 @@ def all_gather(
                 "axis_size": _group_size(groups, [name], "all_gather"),
                 "tiled": tiled,
             }
-            x = bind("all_gather", (x,), params)
+            if invariant:
+                del params["axis_index_groups"]
+            x = bind("all_gather_invariant" if invariant else "all_gather", (_differing(x, [name]),), params)
             if number and not tiled:
                 x = _merged(x, own)
         return x
 
     return tree_util.tree_map(leaf, x)
+
+
+def _of_group(x, names, groups):
+    """What the lanes of the own group have, along a new first axis, and the own place among them."""
+    table = np.zeros((named_axes.size_of_all(names), len(groups[0])), np.int32)
+    places = np.zeros(len(table), np.int32)
+    for group in groups:
+        for place, lane in enumerate(group):
+            table[lane], places[lane] = group, place
+    lane = axis_index(names)
+    return all_gather(x, names)[as_array(table)[lane]], as_array(places)[lane]
+
+
+def _first_to(x, axis):
+    """The first axis at another place."""
+    return transpose(x, [*range(1, axis + 1), 0, *range(axis + 1, x.ndim)])
 
 
 def _merged(x, axis, count=2):
@@ -372,7 +444,7 @@ def psum_scatter(
     Array([2., 2.], dtype=float32)
     """
     names = _bound_names(axis_name, "psum_scatter")
-    groups = _groups(axis_index_groups, names, "psum_scatter")
+    groups = _groups(axis_index_groups, names, "psum_scatter", several=True)
     size = _group_size(groups, names, "psum_scatter")
 
     def leaf(x):
@@ -383,6 +455,11 @@ def psum_scatter(
                 f"psum_scatter: scatter_dimension {axis} of an array of shape {x.shape} must have "
                 f"the number of lanes, {size}; use tiled=True to divide it into blocks"
             )
+        if groups is not None and len(names) > 1:
+            lanes, place = _of_group(x, names, groups)
+            block = x.shape[axis] // size
+            part = dynamic_slice_in_dim(reduce_sum(lanes, (0,)), place * block, block, axis)
+            return part if tiled else squeeze(part, (axis,))
         if not tiled and len(names) > 1:
             sizes = [named_axes.size_of(name) for name in names]
             x = reshape(x, (*x.shape[:axis], *sizes, *x.shape[axis + 1 :]))
@@ -394,7 +471,7 @@ def psum_scatter(
                 "scatter_dimension": axis,
                 "tiled": tiled,
             }
-            x = bind("reduce_scatter", (x,), params)
+            x = bind("reduce_scatter", (_differing(x, [name]),), params)
         return x
 
     return tree_util.tree_map(leaf, x)
@@ -425,7 +502,7 @@ def all_to_all(
            [1, 3]], dtype=int32)
     """
     names = _bound_names(axis_name, "all_to_all")
-    groups = _groups(axis_index_groups, names, "all_to_all")
+    groups = _groups(axis_index_groups, names, "all_to_all", several=True)
     size = _group_size(groups, names, "all_to_all")
 
     def leaf(x):
@@ -451,6 +528,11 @@ def all_to_all(
 
     def exchange(x, split, concat):
         """Blocks of `split` one after the other along `concat`."""
+        if groups is not None and len(names) > 1:
+            lanes, place = _of_group(x, names, groups)
+            block = x.shape[split] // size
+            received = dynamic_slice_in_dim(lanes, place * block, block, split + 1)
+            return _merged(_first_to(received, concat), concat)
         if len(names) == 1:
             return along(names[0], x, split, concat)
         x = expand_dims(x, (concat,))
@@ -467,7 +549,7 @@ def all_to_all(
             "split_axis": split,
             "tiled": tiled,
         }
-        return bind("all_to_all", (x,), params)
+        return bind("all_to_all", (_differing(x, [name]),), params)
 
     def first_is_major(x, axis):
         """The axis of the lanes, in which the first named axis is the minor one, the other way."""

@@ -12,12 +12,12 @@ from ferrax._core import Array, bind
 from ferrax._src.base import config, dtypes
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax.arguments import (
-    check_out_sharding as _check_out_sharding,
     describe as _describe,
     int_tuple as _int_tuple,
     known_axis,
     operand as _operand,
 )
+from ferrax._src.lax.out_sharding import with_out_sharding
 
 __all__ = [
     "argmax",
@@ -68,7 +68,7 @@ def reduce_sum(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Any = N
     Array([3., 3.], dtype=float32)
     """
     if out_sharding is not None:
-        _check_out_sharding("reduce_sum", out_sharding)
+        return with_out_sharding("reduce_sum", out_sharding, reduce_sum, operand, axes)
     x = _operand(operand, "reduce_sum")
     if x.dtype in _HALVES and not config.allow_f16_reductions.value:
         if any(x.shape[axis] != 1 for axis in _check_axes(x, axes)):

@@ -16,11 +16,11 @@ from ferrax._src.core.typing import ArrayLike, Shape
 from ferrax._src.lax.arguments import (
     canonical_axis as _canonical_axis,
     canonical_shape as _canonical_shape,
-    check_out_sharding as _check_out_sharding,
     describe as _describe,
     int_tuple as _int_tuple,
     operand as _operand,
 )
+from ferrax._src.lax.out_sharding import with_out_sharding
 
 __all__ = [
     "broadcast",
@@ -86,7 +86,9 @@ def broadcast_in_dim(
     (2, 3)
     """
     if out_sharding is not None:
-        _check_out_sharding("broadcast_in_dim", out_sharding)
+        return with_out_sharding(
+            "broadcast_in_dim", out_sharding, broadcast_in_dim, operand, shape, broadcast_dimensions,
+        )  # fmt: skip
     shape = _canonical_shape(shape)
     dims = _int_tuple(broadcast_dimensions)
     operand = _operand(operand, "broadcast_in_dim")
@@ -193,7 +195,7 @@ def reshape(
     (2, 3)
     """
     if out_sharding is not None:
-        _check_out_sharding("reshape", out_sharding)
+        return with_out_sharding("reshape", out_sharding, reshape, operand, new_sizes, dimensions)
     operand = _operand(operand, "reshape")
     sizes = _canonical_shape(new_sizes)
     if sizes and min(sizes) < 0:

@@ -16,7 +16,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import Array
 from ferrax._src.core.typing import DTypeLike, Shape
-from ferrax._src.lax.arguments import check_out_sharding
+from ferrax._src.lax.out_sharding import with_out_sharding
 from ferrax._src.numpy import api as jnp
 from ferrax._src.random import matrices, samplers as random
 from ferrax._src.random.prng import canonicalize_shape, split
@@ -52,7 +52,8 @@ def zeros(
     >>> ferrax.nn.initializers.zeros(ferrax.random.key(0), (2,))
     Array([0., 0.], dtype=float32)
     """
-    check_out_sharding("zeros", out_sharding)
+    if out_sharding is not None:
+        return with_out_sharding("zeros", out_sharding, zeros, key, shape, dtype)
     return jnp.zeros(shape, _dtype(dtype))
 
 
@@ -66,7 +67,8 @@ def ones(
     >>> ferrax.nn.initializers.ones(ferrax.random.key(0), (2,))
     Array([1., 1.], dtype=float32)
     """
-    check_out_sharding("ones", out_sharding)
+    if out_sharding is not None:
+        return with_out_sharding("ones", out_sharding, ones, key, shape, dtype)
     return jnp.ones(shape, _dtype(dtype))
 
 
@@ -81,7 +83,8 @@ def constant(value: Any, dtype: DTypeLike | None = None) -> Initializer:
 
     @api_boundary
     def init(key, shape, dtype=default, out_sharding=None):
-        check_out_sharding("constant", out_sharding)
+        if out_sharding is not None:
+            return with_out_sharding("constant", out_sharding, init, key, shape, dtype)
         return jnp.full(shape, value, dtype=_dtype(dtype))
 
     return init
@@ -254,7 +257,10 @@ def variance_scaling(
             if is_real:
                 samples = random.uniform(key, shape, dtype, -1, out_sharding=out_sharding)
                 return samples * jnp.sqrt(3 * variance)
-            check_out_sharding("variance_scaling of a complex dtype", out_sharding)
+            if out_sharding is not None:
+                return with_out_sharding(
+                    "variance_scaling of a complex dtype", out_sharding, init, key, shape, dtype,
+                )  # fmt: skip
             return _complex_uniform(key, shape, dtype) * jnp.sqrt(variance)
         if distribution == "truncated_normal":
             if is_real:
@@ -264,7 +270,10 @@ def variance_scaling(
                     key, -2, 2, shape, dtype, out_sharding=out_sharding
                 )
                 return samples * stddev
-            check_out_sharding("variance_scaling of a complex dtype", out_sharding)
+            if out_sharding is not None:
+                return with_out_sharding(
+                    "variance_scaling of a complex dtype", out_sharding, init, key, shape, dtype,
+                )  # fmt: skip
             # The same for a complex one, cut off at modulus two.
             stddev = jnp.sqrt(variance) / jnp.array(0.95311164380491208, dtype)
             return _complex_truncated_normal(key, 2, shape, dtype) * stddev
@@ -361,7 +370,8 @@ def orthogonal(
 
     @api_boundary
     def init(key, shape, dtype=default, out_sharding=None):
-        check_out_sharding("orthogonal", out_sharding)
+        if out_sharding is not None:
+            return with_out_sharding("orthogonal", out_sharding, init, key, shape, dtype)
         dtype = _dtype(dtype)
         shape = canonicalize_shape(shape, "nn.initializers.orthogonal")
         if len(shape) < 2:
@@ -396,7 +406,8 @@ def delta_orthogonal(
 
     @api_boundary
     def init(key, shape, dtype=default, out_sharding=None):
-        check_out_sharding("delta_orthogonal", out_sharding)
+        if out_sharding is not None:
+            return with_out_sharding("delta_orthogonal", out_sharding, init, key, shape, dtype)
         dtype = _dtype(dtype)
         shape = canonicalize_shape(shape, "nn.initializers.delta_orthogonal")
         if len(shape) not in (3, 4, 5):

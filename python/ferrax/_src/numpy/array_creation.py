@@ -18,11 +18,12 @@ from ferrax._core import bind, ufuncs
 from ferrax._src.base import config, dtypes
 from ferrax._src.base.errors import user_stacklevel
 from ferrax._src.base.traceback_util import bounded, leave
-from ferrax._src.core import Array, Tracer, as_array, concrete_or_error
+from ferrax._src.core import Array, Tracer, as_array, concrete_or_error, transfers
 from ferrax._src.core.dlpack import from_dlpack as import_dlpack
-from ferrax._src.core.placement import device_put, explicit_sharding
+from ferrax._src.core.placement import device_put
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
+from ferrax._src.lax.out_sharding import with_out_sharding
 from ferrax._src.numpy.util import (
     PYTHON_SCALARS,
     broadcast_to,
@@ -39,13 +40,11 @@ from ferrax._src.transforms.jit import jit
 
 
 def _place(x, device, out_sharding=None):
-    """Moves a finished array to a requested device or sharding. Errors: as `device_put`; those of
-    `explicit_sharding` for `out_sharding`."""
-    target = explicit_sharding(out_sharding, "out_sharding", x.ndim) if device is None else device
-    if target is None:
-        return x
-
-    return device_put(x, target)
+    """Moves a finished array to a requested device or sharding. Errors: as `device_put`, and as
+    `with_out_sharding` for `out_sharding`."""
+    if device is None:
+        return x if out_sharding is None else with_out_sharding("array creation", out_sharding, lambda: x)
+    return device_put(x, device)
 
 
 # ---------------------------------------------------------------------------- array, asarray
@@ -452,7 +451,9 @@ def _filled(name, value, shape, dtype, device, out_sharding):
             return _place(scalar, device, out_sharding)
         if not isinstance(scalar, Tracer):
             _SCALARS[value, dtype] = scalar
-    return _place(lax.broadcast_in_dim(scalar, shape, ()), device, out_sharding)
+    result = lax.broadcast_in_dim(scalar, shape, ())
+    transfers.filled(result)
+    return _place(result, device, out_sharding)
 
 
 # The 0-d zeros and ones by dtype; users never hold them, so nobody deletes them.

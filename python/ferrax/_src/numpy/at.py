@@ -10,8 +10,8 @@ from ferrax._core import Array
 from ferrax._src.base.public import bound_methods
 from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core.typing import ArrayLike
-from ferrax._src.lax.arguments import check_out_sharding
 from ferrax._src.lax.creation import full_like
+from ferrax._src.lax.out_sharding import with_out_sharding
 from ferrax._src.numpy.index_parse import parse, reject_large_integers
 from ferrax._src.numpy.indexing import static_getitem
 from ferrax._src.numpy.ufuncs import power
@@ -71,7 +71,12 @@ class IndexUpdateRef:
         Array(-1., dtype=float32)
         """
         try:
-            check_out_sharding("at[].get", out_sharding)
+            if out_sharding is not None:
+                return with_out_sharding(
+                    "at[].get", out_sharding, self.get, indices_are_sorted=indices_are_sorted,
+                    unique_indices=unique_indices, mode=mode, fill_value=fill_value,
+                    wrap_negative_indices=wrap_negative_indices,
+                )  # fmt: skip
             reject_large_integers(self.index)
             x = self.array
             return static_getitem(
@@ -100,7 +105,11 @@ class IndexUpdateRef:
     ) -> Array:
         """``x[index] = values``. Where indices repeat, which value stays is unspecified."""
         try:
-            check_out_sharding("at[].set", out_sharding)
+            if out_sharding is not None:
+                return with_out_sharding(
+                    "at[].set", out_sharding, self.set, values, indices_are_sorted=indices_are_sorted,
+                    unique_indices=unique_indices, mode=mode, wrap_negative_indices=wrap_negative_indices,
+                )  # fmt: skip
             return update(
                 "scatter", self.array, self.index, values, indices_are_sorted, unique_indices, mode,
                 wrap_negative_indices,
@@ -122,7 +131,11 @@ class IndexUpdateRef:
     ) -> Array:
         """``x[index] += values``, once for each time that an index occurs."""
         try:
-            check_out_sharding("at[].add", out_sharding)
+            if out_sharding is not None:
+                return with_out_sharding(
+                    "at[].add", out_sharding, self.add, values, indices_are_sorted=indices_are_sorted,
+                    unique_indices=unique_indices, mode=mode, wrap_negative_indices=wrap_negative_indices,
+                )  # fmt: skip
             return update(
                 "scatter_add", self.array, self.index, values, indices_are_sorted, unique_indices,
                 mode, wrap_negative_indices,
@@ -144,7 +157,11 @@ class IndexUpdateRef:
     ) -> Array:
         """``x[index] -= values``, once for each time that an index occurs."""
         try:
-            check_out_sharding("at[].subtract", out_sharding)
+            if out_sharding is not None:
+                return with_out_sharding(
+                    "at[].subtract", out_sharding, self.subtract, values, indices_are_sorted=indices_are_sorted,
+                    unique_indices=unique_indices, mode=mode, wrap_negative_indices=wrap_negative_indices,
+                )  # fmt: skip
             return update(
                 "scatter_sub", self.array, self.index, values, indices_are_sorted, unique_indices,
                 mode, wrap_negative_indices,
@@ -169,7 +186,11 @@ class IndexUpdateRef:
         Its derivative needs ``unique_indices=True`` (or an index without arrays).
         """
         try:
-            check_out_sharding("at[].multiply", out_sharding)
+            if out_sharding is not None:
+                return with_out_sharding(
+                    "at[].multiply", out_sharding, self.multiply, values, indices_are_sorted=indices_are_sorted,
+                    unique_indices=unique_indices, mode=mode, wrap_negative_indices=wrap_negative_indices,
+                )  # fmt: skip
             return update(
                 "scatter_mul", self.array, self.index, values, indices_are_sorted, unique_indices,
                 mode, wrap_negative_indices,
@@ -194,7 +215,11 @@ class IndexUpdateRef:
         """``x[index] /= values``, once for each time that an index occurs; integers become
         floating."""
         try:
-            check_out_sharding("at[].divide", out_sharding)
+            if out_sharding is not None:
+                return with_out_sharding(
+                    "at[].divide", out_sharding, self.divide, values, indices_are_sorted=indices_are_sorted,
+                    unique_indices=unique_indices, mode=mode, wrap_negative_indices=wrap_negative_indices,
+                )  # fmt: skip
             divisor = update(
                 "scatter_mul", full_like(self.array, 1), self.index, values, indices_are_sorted,
                 unique_indices, mode, wrap_negative_indices,
@@ -217,7 +242,11 @@ class IndexUpdateRef:
     ) -> Array:
         """``x[index] **= values``, once for each time that an index occurs."""
         try:
-            check_out_sharding("at[].power", out_sharding)
+            if out_sharding is not None:
+                return with_out_sharding(
+                    "at[].power", out_sharding, self.power, values, indices_are_sorted=indices_are_sorted,
+                    unique_indices=unique_indices, mode=mode, wrap_negative_indices=wrap_negative_indices,
+                )  # fmt: skip
             exponent = update(
                 "scatter_mul", full_like(self.array, 1), self.index, values, indices_are_sorted,
                 unique_indices, mode, wrap_negative_indices,
@@ -240,7 +269,11 @@ class IndexUpdateRef:
     ) -> Array:
         """``x[index] = minimum(x[index], values)``."""
         try:
-            check_out_sharding("at[].min", out_sharding)
+            if out_sharding is not None:
+                return with_out_sharding(
+                    "at[].min", out_sharding, self.min, values, indices_are_sorted=indices_are_sorted,
+                    unique_indices=unique_indices, mode=mode, wrap_negative_indices=wrap_negative_indices,
+                )  # fmt: skip
             return update(
                 "scatter_min", self.array, self.index, values, indices_are_sorted, unique_indices,
                 mode, wrap_negative_indices,
@@ -262,7 +295,11 @@ class IndexUpdateRef:
     ) -> Array:
         """``x[index] = maximum(x[index], values)``."""
         try:
-            check_out_sharding("at[].max", out_sharding)
+            if out_sharding is not None:
+                return with_out_sharding(
+                    "at[].max", out_sharding, self.max, values, indices_are_sorted=indices_are_sorted,
+                    unique_indices=unique_indices, mode=mode, wrap_negative_indices=wrap_negative_indices,
+                )  # fmt: skip
             return update(
                 "scatter_max", self.array, self.index, values, indices_are_sorted, unique_indices,
                 mode, wrap_negative_indices,

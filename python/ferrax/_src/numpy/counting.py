@@ -18,7 +18,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import Array, as_array, concrete_or_error
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
-from ferrax._src.lax.arguments import check_out_sharding
+from ferrax._src.lax.out_sharding import with_out_sharding
 from ferrax._src.numpy import reductions
 from ferrax._src.numpy.array_creation import asarray, linspace, zeros
 from ferrax._src.numpy.joining import stack
@@ -55,7 +55,10 @@ def bincount(
     >>> jnp.bincount(jnp.array([0, 2, 2]))
     Array([1, 0, 2], dtype=int32)
     """
-    check_out_sharding("bincount", out_sharding)
+    if out_sharding is not None:
+        return with_out_sharding(
+            "bincount", out_sharding, bincount, x, weights, minlength, length=length,
+        )  # fmt: skip
     x = ensure_array(x, "bincount")
     if is_subdtype(x, np.bool_):
         x = lax.convert_element_type(x, np.int32)

@@ -18,7 +18,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.typing import DTypeLike
 from ferrax._src.lax import api as lax
-from ferrax._src.lax.arguments import check_out_sharding
+from ferrax._src.lax.out_sharding import with_out_sharding
 from ferrax._src.numpy.util import convert, ensure_arrays, reject_out, user_dtype
 from ferrax._src.transforms.jit import jit
 
@@ -263,7 +263,10 @@ def einsum(
     Array([ 3, 14], dtype=int32)
     """
     if out_sharding is not None:
-        check_out_sharding("einsum", out_sharding)
+        return with_out_sharding(
+            "einsum", out_sharding, einsum, subscripts, *operands, out=out, optimize=optimize,
+            precision=precision, preferred_element_type=preferred_element_type, _dot_general=_dot_general,
+        )  # fmt: skip
     reject_out("einsum", out)
     if not isinstance(subscripts, str):
         subscripts, operands = _interleaved(subscripts, operands)

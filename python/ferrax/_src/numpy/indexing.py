@@ -22,6 +22,7 @@ from ferrax._src.base.errors import NonConcreteBooleanIndexError
 from ferrax._src.base.traceback_util import boundary
 from ferrax._src.core import as_array
 from ferrax._src.core.op_types import GatherScatterMode
+from ferrax._src.core.placements import WHOLE, placed, placement
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.lax.gather_scatter import _default_fill, _static_scalar
 from ferrax._src.numpy import index_checks
@@ -322,9 +323,12 @@ _compiled_gather = jit(_gather, static_argnums=(0, 1, 2, 3, 4, 5), inline=True)
 
 
 def iterate(x: Array) -> Iterator[Array]:
-    """``iter(x)``: the slices along the first axis; TypeError for 0-d arrays."""
+    """``iter(x)``: the slices along the first axis; TypeError for 0-d arrays. Those of an array that is divided over
+    devices are nowhere by request."""
     if x.ndim == 0:
         raise TypeError("iteration over a 0-d array")
+    if not isinstance(x, Tracer) and not placement(x).sharding.is_fully_replicated:
+        x = placed(x, WHOLE, committed=False)
     return (x[i] for i in range(x.shape[0]))
 
 

@@ -17,7 +17,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax import api as lax
-from ferrax._src.lax.arguments import check_out_sharding
+from ferrax._src.lax.out_sharding import with_out_sharding
 from ferrax._src.numpy.util import (
     alike,
     broadcast_to,
@@ -71,7 +71,10 @@ def dot(
     >>> jnp.dot(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
     Array([3, 7], dtype=int32)
     """
-    check_out_sharding("dot", out_sharding)
+    if out_sharding is not None:
+        return with_out_sharding(
+            "dot", out_sharding, dot, a, b, precision=precision, preferred_element_type=preferred_element_type,
+        )  # fmt: skip
     a, b = ensure_arrays("dot", a, b)
     contract: tuple[tuple[int, ...], tuple[int, ...]]
     if a.ndim == 0 or b.ndim == 0:
@@ -100,7 +103,11 @@ def matmul(
     Array([[1, 2],
            [3, 4]], dtype=int32)
     """
-    check_out_sharding("matmul", out_sharding)
+    if out_sharding is not None:
+        return with_out_sharding(
+            "matmul", out_sharding, matmul, a, b, precision=precision,
+            preferred_element_type=preferred_element_type,
+        )  # fmt: skip
     a, b = ensure_arrays("matmul", a, b)
     ranks = a.ndim, b.ndim
     if 0 in ranks:
@@ -319,7 +326,11 @@ def tensordot(
     >>> jnp.tensordot(jnp.ones((2, 3)), jnp.ones((3, 2)), axes=[[0, 1], [1, 0]])
     Array(6., dtype=float32)
     """
-    check_out_sharding("tensordot", out_sharding)
+    if out_sharding is not None:
+        return with_out_sharding(
+            "tensordot", out_sharding, tensordot, a, b, axes, precision=precision,
+            preferred_element_type=preferred_element_type,
+        )  # fmt: skip
     a, b = ensure_arrays("tensordot", a, b)
     if isinstance(axes, (list, tuple)) and len(axes) == 2:
         left, right = ((x,) if isinstance(x, (int, np.integer)) else tuple(x) for x in axes)

@@ -14,8 +14,8 @@ import numpy as np
 from ferrax._src.core import Array, as_array
 from ferrax._src.core.typing import ArrayLike, Axis
 from ferrax._src.lax import api as lax
-from ferrax._src.lax.arguments import check_out_sharding
 from ferrax._src.lax.gather_scatter import gather
+from ferrax._src.lax.out_sharding import with_out_sharding
 from ferrax._src.numpy import cumulative, reductions, ufuncs
 from ferrax._src.numpy.util import (
     check_array_like,
@@ -285,7 +285,7 @@ def nanquantile(
     return _quantile_of("nanquantile", a, q, axis, out, overwrite_input, method, keepdims, weights)
 
 
-@jit(static_argnames=_STATIC)
+@jit(static_argnames=(*_STATIC, "out_sharding"))
 def percentile(
     a: ArrayLike, q: ArrayLike, axis: Axis | None = None, out: None = None,
     overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
@@ -299,7 +299,11 @@ def percentile(
     >>> jnp.percentile(jnp.array([4.0, 1.0, 2.0]), 25)
     Array(1.5, dtype=float32)
     """
-    check_out_sharding("percentile", out_sharding)
+    if out_sharding is not None:
+        return with_out_sharding(
+            "percentile", out_sharding, percentile, a, q, axis, out, overwrite_input, method, keepdims,
+            weights=weights,
+        )  # fmt: skip
     check_array_like("percentile", a, q)
     return quantile(a, _hundredths("percentile", q), axis, out, overwrite_input, method, keepdims,
                     weights=weights)

@@ -15,7 +15,7 @@ import numpy as np
 from ferrax._src.core import Array, as_array, concrete_or_error, is_concrete
 from ferrax._src.core.typing import ArrayLike, Axis
 from ferrax._src.lax import api as lax
-from ferrax._src.lax.arguments import check_out_sharding
+from ferrax._src.lax.out_sharding import with_out_sharding
 from ferrax._src.numpy.shape import _axis_list, ravel, reshape, transpose
 from ferrax._src.numpy.util import (
     broadcast_to as _broadcast_to,
@@ -69,7 +69,10 @@ def repeat(
     >>> jnp.repeat(jnp.array([5, 6]), jnp.array([1, 2]))
     Array([5, 6, 6], dtype=int32)
     """
-    check_out_sharding("repeat", out_sharding)
+    if out_sharding is not None:
+        return with_out_sharding(
+            "repeat", out_sharding, repeat, a, repeats, axis, total_repeat_length=total_repeat_length,
+        )  # fmt: skip
     a, counts = ensure_arrays("repeat", a, repeats)
     if axis is None:
         a, axis = ravel(a), 0

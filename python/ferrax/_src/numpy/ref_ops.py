@@ -33,7 +33,7 @@ def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
         >>> ref = ferrax.ref.empty_ref(ferrax.ShapeDtypeStruct((2,), jnp.float32))
         >>> ref[...] = jnp.ones(2)
     """
-    shape, dtype, _ = core.abstract_type(ty)
+    shape, dtype, *_ = core.abstract_type(ty)
     return new_ref(full(shape, 0, dtype), memory_space=memory_space)
 
 

@@ -11,7 +11,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import Array, concrete_or_error
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
-from ferrax._src.lax.arguments import check_out_sharding
+from ferrax._src.lax.out_sharding import with_out_sharding
 from ferrax._src.numpy import reductions
 from ferrax._src.numpy.util import ensure_arrays
 
@@ -47,7 +47,11 @@ def _segments(
     mode,
     out_sharding=None,
 ) -> Array:
-    check_out_sharding(name, out_sharding)
+    if out_sharding is not None:
+        return with_out_sharding(
+            name, out_sharding, _segments, name, kind, data, segment_ids, num_segments, indices_are_sorted,
+            unique_indices, bucket_size, mode,
+        )  # fmt: skip
     data, ids = ensure_arrays(name, data, segment_ids)
     if dtypes.issubdtype(ids.dtype, np.bool_):
         raise IndexError(f"{name}: segment_ids must be integers, got booleans")

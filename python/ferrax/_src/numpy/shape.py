@@ -19,7 +19,7 @@ from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core import Array, as_array, concrete_or_error, is_concrete
 from ferrax._src.core.typing import ArrayLike, Axis, Shape
 from ferrax._src.lax import api as lax
-from ferrax._src.lax.arguments import check_out_sharding
+from ferrax._src.lax.out_sharding import with_out_sharding
 from ferrax._src.numpy.array_creation import asarray
 from ferrax._src.numpy.ufuncs import isnan
 from ferrax._src.numpy.util import (
@@ -193,7 +193,8 @@ def reshape(
            [3, 4, 5]], dtype=int32)
     """
     try:
-        check_out_sharding("reshape", out_sharding)
+        if out_sharding is not None:
+            return with_out_sharding("reshape", out_sharding, reshape, a, shape, order, copy=copy)
         del copy
         a = ensure_array(a, "reshape")
         sizes = _resolve_shape(a, shape)
@@ -224,7 +225,8 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
     >>> jnp.ravel(jnp.array([[1, 2], [3, 4]]), order="F")
     Array([1, 3, 2, 4], dtype=int32)
     """
-    check_out_sharding("ravel", out_sharding)
+    if out_sharding is not None:
+        return with_out_sharding("ravel", out_sharding, ravel, a, order)
     if order == "K":
         raise NotImplementedError(
             "ravel: order='K' asks for a layout in memory, which arrays do not show; use 'C' or "
@@ -419,7 +421,8 @@ def broadcast_to(array: ArrayLike, shape: Shape, *, out_sharding: Any = None) ->
     Array([[0, 1, 2],
            [0, 1, 2]], dtype=int32)
     """
-    check_out_sharding("broadcast_to", out_sharding)
+    if out_sharding is not None:
+        return with_out_sharding("broadcast_to", out_sharding, broadcast_to, array, shape)
     return _broadcast_to(ensure_array(array, "broadcast_to"), canonical_shape(shape))
 
 

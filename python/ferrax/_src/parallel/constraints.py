@@ -13,6 +13,7 @@ from typing import Any
 
 from ferrax._src import core
 from ferrax._src.base.traceback_util import api_boundary
+from ferrax._src.core import named_axes
 from ferrax._src.core.layout import Layout, check_layout
 from ferrax._src.core.mesh import (
     AxisType,
@@ -21,15 +22,15 @@ from ferrax._src.core.mesh import (
     get_abstract_mesh,
     using_abstract,
 )
-from ferrax._src.core.partition import PartitionSpec
+from ferrax._src.core.partition import PartitionSpec, filled, names_of
 from ferrax._src.core.placement import explicit_sharding, over_devices
-from ferrax._src.core.placements import place, placed
+from ferrax._src.core.placements import place, placed, placement
 from ferrax._src.core.primitives import (
     axis_primitive_batchers,
     primitive_jvps,
     primitive_transposes,
 )
-from ferrax._src.core.sharding import NamedSharding, of_type
+from ferrax._src.core.sharding import NamedSharding, Sharding, of_type
 from ferrax._src.transforms.ad import Zero
 from ferrax._src.transforms.composites import composite
 from ferrax._src.transforms.placed_jit import check_leaves, is_leaf, resolved
@@ -64,16 +65,57 @@ def _constraint_transpose(cotangent, x, **params):
 
 
 def _constraint_batch(size, axis_name, trace_type, args, dims, /, *, sharding, unconstrained_dims, **params):
-    """The new axis is not divided."""
+    """The new axis is divided over the axes of the mesh that vmap was told of, else as the program wants.
+
+    Errors: ValueError for these where the sharding has them already, or is no `NamedSharding`.
+    """
     (x,), (dim,) = args, dims
+    over = named_axes.batched_over()
+    free = {n + (n >= dim) for n in unconstrained_dims}
     if isinstance(sharding, NamedSharding):
+        if both := set(over) & set(names_of(sharding.spec.partitions)):
+            raise ValueError(
+                f"with_sharding_constraint: {sharding.spec} divides an element over {both}, over which vmap's "
+                f"spmd_axis_name={over} divides the batch: name other axes"
+            )
         entries = [*sharding.spec.partitions, *[None] * (x.ndim - 1 - len(sharding.spec))]
-        entries.insert(dim, None)
+        opened = not over and sharding.mesh._any_axis_auto
+        entries.insert(dim, PartitionSpec.UNCONSTRAINED if opened else over)
+        free |= {dim} if opened else set()
         sharding = sharding.update(spec=sharding.spec.update(partitions=entries))
-    free = frozenset(n + (n >= dim) for n in unconstrained_dims)
-    return sharding_constraint_p.bind(x, sharding=sharding, unconstrained_dims=free, **params), dim
+    elif over:
+        raise ValueError(
+            f"with_sharding_constraint: vmap's spmd_axis_name={over} divides the batch over a mesh, the sharding of an "
+            f"element is on none: {sharding!r}. Use a NamedSharding"
+        )
+    return sharding_constraint_p.bind(x, sharding=sharding, unconstrained_dims=frozenset(free), **params), dim
 
 
+def _reshard_jvp(primals, tangents, **params):
+    (x,), (t,) = primals, tangents
+    out = reshard_p.bind(x, **params)
+    return out, Zero.from_primal_value(out) if type(t) is Zero else reshard_p.bind(t, **params)
+
+
+def _reshard_transpose(cotangent, x, **params):
+    """What is divided how is said of the cotangents of a function's arguments, by `linearized`."""
+    return [Zero(x.aval.to_tangent_aval()) if type(cotangent) is Zero else cotangent]
+
+
+def _reshard_batch(size, axis_name, trace_type, args, dims, /, *, dst_sharding, concrete_mesh):
+    """The new axis is divided over the axes of the mesh that the batch is divided over, if these are explicit."""
+    (x,), (dim,) = args, dims
+    explicit = dst_sharding.mesh.explicit_axes
+    over = tuple(name for name in named_axes.batched_over() if name in explicit)
+    entries = list(filled(dst_sharding.spec, x.ndim - 1).partitions)
+    entries.insert(dim, over)
+    spec = dst_sharding.spec.update(partitions=entries)
+    return reshard_p.bind(x, dst_sharding=dst_sharding.update(spec=spec), concrete_mesh=concrete_mesh), dim
+
+
+primitive_jvps[reshard_p] = _reshard_jvp
+primitive_transposes[reshard_p] = _reshard_transpose
+axis_primitive_batchers[reshard_p] = _reshard_batch
 primitive_jvps[sharding_constraint_p] = _constraint_jvp
 primitive_transposes[sharding_constraint_p] = _constraint_transpose
 axis_primitive_batchers[sharding_constraint_p] = _constraint_batch
@@ -106,6 +148,10 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
         if where is None:
             raise ValueError(f"{function}: an array has the sharding None; pass a sharding")
         leaf = core.as_array(leaf, function)
+        where = _on_the_mesh_of(leaf, where)
+        if _is_stated(leaf, where):
+            out.append(leaf)
+            continue
         sharding = resolved(where, leaf.shape, "shardings", function)
         if not isinstance(leaf, core.Tracer) and core.trace_state_clean():
             out.append(leaf if sharding is None else placed(leaf, sharding))
@@ -115,13 +161,43 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
         free = [n for n, entry in enumerate(spec) if entry is PartitionSpec.UNCONSTRAINED]
         result = sharding_constraint_p.bind(
             leaf,
-            sharding=named,
+            sharding=named if isinstance(where, Sharding) or sharding is None else _named(where),
             layout=None,
             context_mesh=concrete_mesh(),
             unconstrained_dims=frozenset(free),
         )
         out.append(_typed(result, named))
     return tree.unflatten(out)
+
+
+def _on_the_mesh_of(leaf, where):
+    """A sharding over a mesh without devices as one over those of an array that is on such a mesh."""
+    if not isinstance(where, NamedSharding) or isinstance(where.mesh, Mesh) or over_devices(where.mesh) is not None:
+        return where
+    known = placement(leaf).sharding
+    if isinstance(known, NamedSharding) and known.mesh.shape_tuple == where.mesh.shape_tuple:
+        if isinstance(known.mesh, Mesh):
+            return where.update(mesh=known.mesh.update(axis_types=where.mesh.axis_types))
+    return where
+
+
+def _is_stated(leaf, where) -> bool:
+    """Whether all axes of the mesh are explicit, so that types say already how arrays are divided.
+
+    Errors: AssertionError where the type says something else.
+    """
+    if isinstance(where, PartitionSpec) and not get_abstract_mesh().are_all_axes_explicit:
+        return False
+    sharding = _named(where)
+    if not isinstance(sharding, NamedSharding) or not sharding.mesh.are_all_axes_explicit:
+        return False
+    known, wanted = core.typeof(leaf).sharding.spec, filled(sharding.spec, leaf.ndim)
+    if of_type(sharding, leaf.ndim).spec != known and wanted != known:
+        raise AssertionError(
+            f"with_sharding_constraint: by explicit axes of a mesh types say how arrays are divided, an array of type "
+            f"{core.typeof(leaf).str_short()} is to be divided as {sharding.spec}: use ferrax.reshard"
+        )
+    return True
 
 
 def _named(where):
@@ -163,6 +239,9 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
         if sharding is None:
             out.append(leaf)
             continue
+        if not sharding.mesh.explicit_axes:
+            out.append(_open(leaf, sharding))
+            continue
         found = resolved(sharding, leaf.shape, "out_shardings", "reshard")
         if not isinstance(leaf, core.Tracer) and core.trace_state_clean():
             out.append(leaf if found is None else placed(leaf, found))
@@ -174,16 +253,38 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     return tree.unflatten(out)
 
 
-def _over_other_axes(function, axes, kind):
-    """The mesh in use and the one with these axes of type `kind`. Errors: ValueError."""
+def _open(leaf, sharding):
+    """An array whose type says nothing of how it is divided, over the axes of this mesh."""
+    if isinstance(leaf, core.Tracer) or not core.trace_state_clean():
+        entries = (PartitionSpec.UNCONSTRAINED,) * leaf.ndim
+        return _typed(_constrained(leaf, sharding.update(spec=PartitionSpec(*entries))), sharding)
+    found = resolved(sharding, leaf.shape, "out_shardings", "reshard")
+    return leaf if found is None or placement(leaf).committed else placed(leaf, found)
+
+
+def _constrained(leaf, sharding):
+    spec = sharding.spec.partitions
+    free = frozenset(n for n, entry in enumerate(spec) if entry is PartitionSpec.UNCONSTRAINED)
+    return sharding_constraint_p.bind(
+        leaf, sharding=sharding, layout=None, context_mesh=concrete_mesh(), unconstrained_dims=free
+    )
+
+
+def _over_other_axes(function, axes, kind, shardings):
+    """The mesh in use, or that of shardings, and the one with these axes of type `kind`. Errors: ValueError."""
     mesh = get_abstract_mesh()
     if mesh.empty:
-        raise ValueError(f"{function}: no mesh is in use; set one with ferrax.set_mesh")
+        leaves = tree_util.tree_leaves(shardings, is_leaf=is_leaf)
+        mesh = next((x.mesh.abstract_mesh for x in leaves if isinstance(x, NamedSharding)), mesh)
+    if mesh.empty:
+        raise ValueError(
+            f"{function}: no mesh is in use; set one with ferrax.set_mesh, or pass shardings that have one"
+        )
     names = (axes,) if isinstance(axes, str) else mesh.axis_names if axes is None else tuple(axes)
     for name in names:
         if name not in mesh.axis_names:
             raise ValueError(f"{function}: {name!r} is no axis of {mesh}")
-    return mesh.update_axis_types(dict.fromkeys(names, kind))
+    return mesh, mesh.update_axis_types(dict.fromkeys(names, kind))
 
 
 def _undivided(mesh, leaf):
@@ -196,6 +297,19 @@ def _undivided(mesh, leaf):
         return _typed(reshard_p.bind(leaf, dst_sharding=abstract, concrete_mesh=None), abstract)
     over = over_devices(mesh)
     return leaf if over is None else placed(leaf, abstract.update(mesh=over))
+
+
+def _left(mesh, leaf):
+    """An array that is divided as it is, and whose type says so by the explicit axes of this mesh alone."""
+    if not isinstance(leaf, core.Array):
+        return leaf
+    known = NamedSharding(mesh, core.typeof(leaf).sharding.spec)
+    if isinstance(leaf, core.Tracer) or not core.trace_state_clean():
+        return _typed(_constrained(leaf, known), of_type(known, leaf.ndim))
+    found = placement(leaf).sharding
+    if not isinstance(found, NamedSharding) or not isinstance(found.mesh, Mesh):
+        return leaf
+    return placed(leaf, NamedSharding(found.mesh.update(axis_types=mesh.axis_types), found.spec))
 
 
 def auto_axes(
@@ -225,12 +339,13 @@ def auto_axes(
         where = kwargs.pop("out_sharding", out_sharding)
         if where is None:
             raise TypeError("auto_axes: out_sharding is missing: give it to auto_axes or to the call")
-        mesh = _over_other_axes("auto_axes", axes, AxisType.Auto)
+        before, mesh = _over_other_axes("auto_axes", axes, AxisType.Auto, where)
         if mesh == get_abstract_mesh():
             return f(*args, **kwargs)
         with using_abstract(mesh):
             out = f(*tree_util.tree_map(functools.partial(_undivided, mesh), args), **kwargs)
-        return reshard(out, where)
+        with using_abstract(before):
+            return reshard(out, where)
 
     return within
 
@@ -263,11 +378,13 @@ def explicit_axes(
         where = kwargs.pop("in_sharding", in_sharding)
         if where is None:
             raise TypeError("explicit_axes: in_sharding is missing: give it to explicit_axes or to the call")
-        explicit = _over_other_axes("explicit_axes", axes, AxisType.Explicit)
+        before, explicit = _over_other_axes("explicit_axes", axes, AxisType.Explicit, where)
         if explicit == get_abstract_mesh():
             return f(*args, **kwargs)
         with using_abstract(explicit):
-            return f(*reshard(args, where), **kwargs)
+            out = f(*reshard(args, where), **kwargs)
+        with using_abstract(before):
+            return tree_util.tree_map(functools.partial(_left, before), out)
 
     return within
 

@@ -1,4 +1,4 @@
-"""Arrays made of the parts that devices hold. In one process all parts are this process's."""
+"""Arrays made of the parts that devices hold: of each process those of its devices."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ferrax._src import core
 from ferrax._src.base import dtypes, errors
 from ferrax._src.core import Array, Tracer
 from ferrax._src.core.devices import Device
-from ferrax._src.core.layout import Format, check_layout
+from ferrax._src.core.global_array import of_parts
+from ferrax._src.core.layout import Format, check_concrete, check_layout
 from ferrax._src.core.mesh import mesh_of_specs
 from ferrax._src.core.partition import PartitionSpec
-from ferrax._src.core.parts import joined
-from ferrax._src.core.placement import check_devices, device_put
-from ferrax._src.core.placements import placed
-from ferrax._src.core.sharding import NamedSharding, Sharding
+from ferrax._src.core.placement import check_joined, device_put
+from ferrax._src.core.placements import alias, place, placed
+from ferrax._src.core.sharding import NamedSharding, Sharding, SingleDeviceSharding
 from ferrax._src.tree import tree_util
 
 Shape = Sequence[int]
@@ -26,6 +26,7 @@ Shape = Sequence[int]
 def _sharding(sharding, shape, function) -> Sharding:
     """The sharding that is meant, checked against the shape and the devices there are."""
     if isinstance(sharding, Format):
+        check_concrete(sharding, function)
         check_layout(sharding.layout, shape, function)
         sharding = sharding.sharding
     if isinstance(sharding, PartitionSpec) and not mesh_of_specs().empty:
@@ -35,7 +36,7 @@ def _sharding(sharding, shape, function) -> Sharding:
             f"{function}: sharding must be a sharding, a Format, or a PartitionSpec of the mesh in use; "
             f"got {sharding!r} of type {type(sharding).__name__}"
         )
-    check_devices(sharding, function)
+    check_joined(sharding, function)
     return sharding
 
 
@@ -94,7 +95,7 @@ def make_array_from_callback(
             wanted = array.dtype
             known[key] = array
         parts[device] = known[key]
-    return _joined(shape, sharding, parts)
+    return _joined(shape, sharding, parts, dtype)
 
 
 def make_array_from_process_local_data(
@@ -104,30 +105,78 @@ def make_array_from_process_local_data(
 
     Args:
         sharding: how they are laid out, or a tree of this above the leaves.
-        local_data: a tree of arrays.
-        global_shape: the shapes of the whole, or a tree of shapes; None: as `local_data`.
+        local_data: a tree of arrays: what this process's devices hold of each axis, or all of it.
+        global_shape: the shapes of the whole, or a tree of shapes; None: each axis that is divided over processes has
+            what all of them hold.
 
-    Errors: ValueError for another `global_shape` than that of `local_data`; else as `device_put`.
+    Errors: ValueError where an axis of `local_data` has neither the size that this process holds nor that of
+    `global_shape`; else as `device_put`.
 
     >>> sharding = jnp.zeros(2).sharding
     >>> ferrax.make_array_from_process_local_data(sharding, np.ones(2))
     Array([1., 1.], dtype=float32)
     """
+    function = "make_array_from_process_local_data"
 
     def is_shape(x):
         return x is None or isinstance(x, tuple) and all(isinstance(size, int) for size in x)
 
-    leaves = tree_util.tree_leaves(local_data)
+    def is_place(x):
+        return isinstance(x, (Sharding, PartitionSpec, Format))
+
+    leaves, tree = tree_util.tree_flatten(local_data)
     shapes = [global_shape] * len(leaves)
     if not is_shape(global_shape):
         shapes = tree_util.broadcast_prefix(global_shape, local_data, is_leaf=is_shape)
-    for leaf, shape in zip(leaves, shapes):
-        if shape is not None and tuple(shape) != np.shape(leaf):
+    places = [sharding] * len(leaves)
+    if not is_place(sharding):
+        places = tree_util.broadcast_prefix(sharding, local_data, is_leaf=is_place)
+    made = []
+    for leaf, shape, where in zip(leaves, shapes, places):
+        array = leaf if isinstance(leaf, (np.ndarray, Array)) else np.asarray(leaf)
+        if isinstance(where, Sharding) and not where.is_fully_addressable:
+            made.append(_of_local_data(where, array, shape, function))
+            continue
+        if shape is not None and tuple(shape) != np.shape(array):
             raise ValueError(
-                "make_array_from_process_local_data: with one process global_shape is None or the shape "
-                f"of local_data, {np.shape(leaf)}; got {shape}"
+                f"{function}: where this process has all devices global_shape is None or the shape of local_data, "
+                f"{np.shape(array)}; got {shape}"
             )
-    return device_put(local_data, sharding)
+        made.append(device_put(leaf, where))
+    return tree.unflatten(made)
+
+
+def _of_local_data(sharding: Sharding, data: Any, shape: Any, function: str) -> Array:
+    """The array over several processes of which this one has `data`."""
+    check_joined(sharding, function)
+    rank = data.ndim
+    if shape is not None and len(shape) != rank:
+        raise ValueError(f"{function}: global_shape is {tuple(shape)}, and local_data has {rank} axes")
+    counts = sharding._parts(rank)
+    numbers = dict(zip(sharding._device_assignment, sharding._tile_numbers(rank)))
+    mine = [numbers[device] for device in sharding._addressable_device_assignment]
+    # By axis, the tiles that this process has of it: they are one after the other in the data.
+    held = [sorted({tile[axis] for tile in mine}) for axis in range(rank)]
+    if shape is None:
+        shape = tuple(size * count // max(len(tiles), 1) for size, count, tiles in zip(data.shape, counts, held))
+    tile_shape = sharding.shard_shape(shape)
+    for axis, (size, whole, tiles, tile) in enumerate(zip(data.shape, shape, held, tile_shape)):
+        if size not in (whole, len(tiles) * tile):
+            raise ValueError(
+                f"{function}: of axis {axis} of size {whole} this process holds {len(tiles) * tile}; local_data has "
+                f"{size}, which is neither (local_data {tuple(data.shape)}, global_shape {tuple(shape)})"
+            )
+
+    def part(tile_numbers):
+        cuts = []
+        for number, size, whole, tiles, tile in zip(tile_numbers, data.shape, shape, held, tile_shape):
+            first = number if size == whole else tiles.index(number)
+            cuts.append(slice(first * tile, (first + 1) * tile))
+        return core.as_array(data[tuple(cuts)], function)
+
+    known = {tile: part(tile) for tile in dict.fromkeys(mine)}
+    parts = {device: known[numbers[device]] for device in sharding._addressable_device_assignment}
+    return _joined(shape, sharding, parts, data.dtype)
 
 
 def make_array_from_single_device_arrays(
@@ -184,11 +233,17 @@ def make_array_from_single_device_arrays(
         if device in parts:
             raise ValueError(f"{function}: two of the parts are on {device}; each device has one")
         parts[device] = array
-    return _joined(shape, sharding, parts)
+    return _joined(shape, sharding, parts, dtype)
 
 
-def _joined(shape, sharding, parts) -> Array:
-    """The array that parts make, by device; the part itself where there is but one."""
-    if len(parts) == 1:
-        return placed(next(iter(parts.values())), sharding)
-    return joined(shape, sharding, parts)
+def _joined(shape, sharding, parts, dtype=None) -> Array:
+    """The array that this process's parts make, by device; the part itself where there is but one of all."""
+    if sharding.is_fully_addressable:
+        if len(parts) == 1:
+            return placed(next(iter(parts.values())), sharding)
+    else:
+        parts = {
+            device: place(alias(part), SingleDeviceSharding(device, memory_kind=sharding.memory_kind))
+            for device, part in parts.items()
+        }
+    return of_parts(shape, sharding, parts, dtype)

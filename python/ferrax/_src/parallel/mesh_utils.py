@@ -1,7 +1,8 @@
 """Devices in the order in which a mesh should have them.
 
-On the CPU all orders are alike, so that devices are in the order they are given in; where they belong to
-groups that are far apart (slices, processes), the outer axes of a hybrid mesh go over the groups.
+On the CPU all orders are alike, so that devices are in the order they are given in; those of a TPU, which programs plan
+meshes of without having one, are where `tpu_topology` says. Where devices belong to groups that are far apart (slices,
+processes), the outer axes of a hybrid mesh go over the groups.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ferrax._src.core.devices import Device, devices as all_devices
+from ferrax._src.parallel.tpu_topology import arranged, is_tpu
 
 __all__ = ["create_device_mesh", "create_hybrid_device_mesh"]
 
@@ -36,10 +38,12 @@ def create_device_mesh(
     Args:
         mesh_shape: the sizes of the axes.
         devices: the devices; None: `ferrax.devices()`.
-        contiguous_submeshes, allow_split_physical_axes: about the wires between devices, of which the
-            CPU has none.
+        contiguous_submeshes: whether the devices of each process have to form a box of the mesh.
+        allow_split_physical_axes: whether axes of the mesh may share an axis of the wires between devices. Both are
+            about TPUs; a CPU has no wires.
 
-    Errors: ValueError unless there are as many devices as the mesh has places.
+    Errors: ValueError unless there are as many devices as the mesh has places, and for devices of a TPU with gaps;
+    NotImplementedError for a mesh over a TPU whose axes would have to share one.
 
     >>> from ferrax.experimental import mesh_utils
     >>> mesh_utils.create_device_mesh((1, 1), ferrax.devices()[:1]).shape
@@ -52,6 +56,8 @@ def create_device_mesh(
             f"create_device_mesh: a mesh of shape {sizes} has {math.prod(sizes)} places, and there are "
             f"{len(known)} devices"
         )
+    if known and is_tpu(known[0]):
+        return arranged(sizes, known, "create_device_mesh", allow_split_physical_axes, contiguous_submeshes)
     grid = np.empty(len(known), dtype=object)
     grid[:] = known
     return grid.reshape(sizes)
@@ -99,5 +105,7 @@ def create_hybrid_device_mesh(
         raise ValueError(f"{function}: the shapes must be of one length, got {inner} and {outer}")
     blocks = np.empty(len(order), dtype=object)
     for number, group in enumerate(order):
-        blocks[number] = create_device_mesh(inner, groups[group])
+        blocks[number] = create_device_mesh(
+            inner, groups[group], allow_split_physical_axes=allow_split_physical_axes
+        )
     return np.block(blocks.reshape(outer).tolist())

@@ -15,11 +15,11 @@ import numpy as np
 from ferrax._src import core
 from ferrax._src.base import config
 from ferrax._src.base.traceback_util import boundary
-from ferrax._src.core import api_util
+from ferrax._src.core import api_util, transfers
 from ferrax._src.core.devices import Device, local_devices
-from ferrax._src.core.mesh import Mesh
+from ferrax._src.core.mesh import Mesh, get_abstract_mesh
 from ferrax._src.core.partition import PartitionSpec
-from ferrax._src.core.placements import placed
+from ferrax._src.core.placements import placed, placement
 from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.lax.shape import expand_dims, squeeze
 from ferrax._src.parallel.shard_map import mapped
@@ -30,14 +30,8 @@ from ferrax._src.tree import tree_util
 __all__ = ["PmapFunction", "pmap"]
 
 
-class _Unnamed:
-    """The name of an axis that has none."""
-
-    def __repr__(self):
-        return "<unnamed axis>"
-
-
-_UNNAMED = _Unnamed()
+# The name of an axis that is given none, as JAX calls it.
+_UNNAMED = "_internal_pmap_axis_name"
 
 
 def pmap(
@@ -56,14 +50,15 @@ def pmap(
         out_axes: where the axis goes in each output; None for outputs that are the same on all devices.
         static_broadcasted_argnums: positional arguments that are passed as they are, and by whose
             values programs are known; they must be hashable.
-        devices: the devices to use; None: the first ones there are.
+        devices: the devices to use, of which the first ones are taken; None: the first ones there are.
         backend: None or "cpu".
         axis_size: the size of the axis.
         donate_argnums: arguments whose memory may be reused; they count as deleted afterwards.
 
     Errors: TypeError for axes that are no ints; ValueError for sizes that differ, for an axis that is
-    longer than there are devices, where nothing is mapped over, for trees that do not fit, and for
-    static arguments that are missing or have no hash.
+    longer than there are devices, where nothing is mapped over, for trees that do not fit, for
+    static arguments that are missing or have no hash, for arguments that were put elsewhere by request, and where
+    a mesh is in use, as in another `pmap`.
 
     Example:
         >>> shares = ferrax.pmap(lambda x: x / lax.psum(x, "i"), axis_name="i")
@@ -127,17 +122,23 @@ class PmapFunction:
     @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         program, leaves = self._prepared(args, kwargs)
-        return program.placed(program.run(*leaves))
+        return program.placed(program.run(*program.moved(leaves)))
 
     def lower(self, *args: Any, **kwargs: Any) -> stages.Lowered:
         """The program for these arguments, to be compiled ahead of time; see `ferrax.jit`."""
         program, leaves = self._prepared(args, kwargs)
         lowered = program.run.lower(*leaves)
         lowered.in_tree = program.in_tree
+        lowered._shardings = program.given, program.places
         return lowered
 
     def _prepared(self, args, kwargs) -> tuple[_Program, list]:
         """The program, and the leaves of the arguments that are not static."""
+        if not get_abstract_mesh().empty:
+            raise ValueError(
+                f"pmap of {self.__name__}: it has a mesh of its own, and {get_abstract_mesh()} is in use here, by "
+                "ferrax.set_mesh, shard_map or another pmap. Map over one mesh with several axes instead"
+            )
         if config.disable_jit.value:
             # One of its own for each call: what is known of a program includes how its function was traced,
             # and here the function is to be called.
@@ -229,7 +230,7 @@ class PmapFunction:
                 f"pmap of {self.__name__}: axis_size is {wanted}, and the axis has size {size}"
             )
         there = self._devices()
-        if size > len(there) or self._options.devices is not None and size != len(there):
+        if size > len(there):
             raise ValueError(
                 f"pmap of {self.__name__} over an axis of size {size} requires {size} logical devices, but only "
                 f"{len(there)} XLA devices are available ({', '.join(map(str, there))})"
@@ -267,6 +268,9 @@ class _Program:
         mesh = self.mesh = Mesh(np.array(known[:size], dtype=object), (name,))
         # The sharding of outputs of a spec: one object.
         self.sharding = functools.cache(lambda spec: NamedSharding(mesh, spec))
+        self.given = [self.sharding(self._spec(axis)) for axis in axes]
+        self.donated = frozenset(donated)
+        self.name = api_util.fun_name(fun)
 
         def body(*leaves):
             parts = [x if axis is None else squeeze(x, (axis,)) for x, axis in zip(leaves, axes)]
@@ -303,13 +307,36 @@ class _Program:
 
         # Its arguments are leaves, whatever those of the function are called.
         over_all.__name__ = api_util.fun_name(fun)
-        chosen = options.devices is not None or options.backend is not None
-        self.run = jit(over_all, donate_argnums=donated, device=known[0] if chosen else None)
+        # Devices of the processor are told apart by placements alone.
+        self.run = jit(over_all, donate_argnums=donated, device=known[0] if known[0]._number else None)
 
     def _spec(self, axis):
         if axis is None:
             return PartitionSpec()
         return PartitionSpec(*[None] * axis, *self.mesh.axis_names)
+
+    def moved(self, leaves) -> list:
+        """The leaves of the arguments, those that would be donated where they are needed: others live.
+
+        Errors: ValueError for arrays that were divided otherwise by request.
+        """
+        if self.mesh.size == 1:
+            return leaves
+        found = list(leaves)
+        for number, (x, where) in enumerate(zip(leaves, self.given)):
+            if not isinstance(x, core.Array) or isinstance(x, core.Tracer):
+                continue
+            known, committed = placement(x)
+            if not committed:
+                transfers.moved(x, known, where, False)
+                if number in self.donated and not x.is_deleted():
+                    found[number] = placed(x, where)
+            elif not known.is_equivalent_to(where, x.ndim):
+                raise ValueError(
+                    f"pmap of {self.name}: leaf {number} of the arguments was put where {known} says, and it is needed "
+                    f"where {where} says: put it there with ferrax.device_put, or nowhere"
+                )
+        return found
 
     def placed(self, out):
         """The outputs, where the program put them."""

@@ -1,11 +1,12 @@
 """`shard_map`: a program of one device, run by all devices of a mesh on their parts of the arguments.
 
 The function is traced once, for the types of the parts, with the axes of the mesh as named axes; the
-call is an equation `shard_map` over that jaxpr. Its meaning is the one program over whole arrays that
-`_whole` makes: arguments are cut into parts, the jaxpr is batched over each axis of the mesh, which
-makes operations of arrays of its collectives, and the results are put together. Derivatives, batches
-and machine code are those of that program. An axis of size one needs no batch: its parts are the
-arrays, and what the jaxpr does stays as it is.
+call is an equation `shard_map` over that jaxpr. Types in it say along which axes a value may differ from
+device to device (`ferrax-ir/src/varying.rs`), unless `check_vma` is false. Transformations act on the jaxpr
+(`shard_map_rules`). Its meaning is the one program over whole arrays that `_whole` makes: arguments are cut
+into parts, the jaxpr is batched over each axis of the mesh, which makes operations of arrays of its
+collectives, and the results are put together. An axis of size one needs no batch: its parts are the arrays,
+and what the jaxpr does stays as it is.
 
 Invariant: nothing is run over a mesh of more devices than there are (`_check_mesh`).
 """
@@ -22,8 +23,10 @@ from ferrax._src.base import effects
 from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import api_util, named_axes, placements
 from ferrax._src.core.devices import device_count
+from ferrax._src.core.global_array import GlobalArray
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.lowering import lower_fun, register_lowering
+from ferrax._src.core.manual_axes import ManualAxisType
 from ferrax._src.core.mesh import (
     AbstractMesh,
     AxisType,
@@ -37,17 +40,12 @@ from ferrax._src.core.placement import check_devices
 from ferrax._src.core.primitives import (
     Primitive,
     apply_program,
-    axis_primitive_batchers,
-    primitive_jvps,
-    primitive_transposes,
 )
 from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.lax.shape import broadcast, reshape, transpose
 from ferrax._src.lax.slicing import index_in_dim
-from ferrax._src.parallel.varying import varying
+from ferrax._src.lax.varying import vary
 from ferrax._src.tracing import staging
-from ferrax._src.transforms.ad import Zero, is_undefined_primal
-from ferrax._src.transforms.composites import composite
 from ferrax._src.tree import tree_util
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -208,9 +206,9 @@ def _shard_map(f, *, in_specs, out_specs, mesh, axis_names, check_vma):
 def mapped(body, args, in_specs, out_specs, mesh, manual, check_vma):
     """What `body(*parts of args)` returns on all devices, put together: `shard_map` of a function of
     arrays, whose `in_specs` are flat. `out_specs` may be a function that is called when `body` was."""
-    args = [core.as_array(x, "shard_map") for x in args]
+    args = [x if type(x) is GlobalArray else core.as_array(x, "shard_map") for x in args]
     in_specs = [_of_argument(spec, x, mesh, manual) for spec, x in zip(in_specs, args)]
-    parts = [_part(number, x, spec, mesh) for number, (x, spec) in enumerate(zip(args, in_specs))]
+    parts = [_part(number, x, spec, mesh, check_vma) for number, (x, spec) in enumerate(zip(args, in_specs))]
     order = [name for name in mesh.axis_names if name in manual]
     axes = [(name, mesh.shape[name]) for name in order]
     # Jitted functions in the body know the mesh by its axes, which are manual there.
@@ -218,29 +216,50 @@ def mapped(body, args, in_specs, out_specs, mesh, manual, check_vma):
     if not manual <= set(known.axis_names):
         known = mesh.abstract_mesh
     inside = known.update_axis_types(dict.fromkeys(manual, AxisType.Manual))
-    with named_axes.named_axes_of(axes), using_abstract(inside):
+    with named_axes.mesh_axes_of(axes, check_vma), using_abstract(inside):
         program, captured, flat = staging.stage(body, parts, {})
     out_specs = out_specs() if callable(out_specs) else out_specs
     out_types = program.out_types[: flat.out_tree.num_leaves]
     dummy = flat.out_tree.unflatten(range(len(out_types)))
     specs = [
         spec.of_rank(len(shape)) if isinstance(spec, _AtAxis) else spec
-        for spec, (shape, _, _) in zip(_prefix(out_specs, dummy, "out_specs"), out_types)
+        for spec, (shape, *_) in zip(_prefix(out_specs, dummy, "out_specs"), out_types)
     ]
-    jaxpr = ClosedJaxpr(program).jaxpr
     in_specs = (*in_specs, *[PartitionSpec()] * len(captured))
-    _check_outputs(body, jaxpr, in_specs, specs, manual, check_vma)
-    results = shard_map_p.bind(
-        *args,
-        *captured,
-        jaxpr=jaxpr,
-        mesh=mesh,
-        in_specs=in_specs,
-        out_specs=tuple(specs),
-        check_vma=check_vma,
-        newly_manual_axes=frozenset(manual),
-    )
-    return flat.out_tree.unflatten(results)
+    _check_outputs(body, program.out_types, specs, manual, check_vma)
+    params = {
+        "jaxpr": ClosedJaxpr(differing(program, specs, manual, check_vma)).jaxpr,
+        "mesh": mesh,
+        "in_specs": in_specs,
+        "out_specs": tuple(specs),
+        "check_vma": check_vma,
+        "newly_manual_axes": frozenset(manual),
+    }
+    operands = [*args, *captured]
+    if any(type(x) is GlobalArray for x in operands) and not any(isinstance(x, core.Tracer) for x in operands):
+        return flat.out_tree.unflatten(_impl(*operands, **params))
+    return flat.out_tree.unflatten(shard_map_p.bind(*operands, **params))
+
+
+def differing(program, specs, manual, check_vma):
+    """The program whose results differ by type along all axes that their specs name."""
+    missing = []
+    for spec, ty in zip(specs, program.out_types):
+        names = named_in(spec, manual) if check_vma else ()
+        missing.append(tuple(name for name in map(named_axes.text, names) if name not in set(*ty[3:])))
+    if not any(missing):
+        return program
+
+    def differ(*args):
+        results = apply_program(program, list(args))
+        return [vary(x, names) for x, names in zip(results, missing)]
+
+    return staging.stage(differ, [core.ShapedArray(*ty) for ty in program.in_types], {})[0]
+
+
+def named_in(spec, manual):
+    """The axes that a spec names, of those."""
+    return [name for name in names_of(spec.partitions) if name in manual]
 
 
 # ---------------------------------------------------------------------------------------------
@@ -321,7 +340,7 @@ def _counts(spec, rank, mesh) -> list[int]:
     return sizes + [1] * (rank - len(sizes))
 
 
-def _part(number, x, spec, mesh):
+def _part(number, x, spec, mesh, check_vma):
     """The type of one device's part of an argument."""
     if len(spec) > x.ndim:
         hint = " For scalars the spec is P()." if x.ndim == 0 else ""
@@ -337,21 +356,26 @@ def _part(number, x, spec, mesh):
                 f"{core.typeof(x).str_short()}, into {count} parts, which {size} is not divisible by"
             )
     shape = tuple(size // count for size, count in zip(x.shape, counts))
-    return core.ShapeDtypeStruct(shape, x.dtype, weak_type=x.weak_type)
+    varying = core.typeof(x).manual_axis_type.varying
+    if check_vma:
+        varying |= set(names_of(spec.partitions))
+    return core.ShapeDtypeStruct(
+        shape, x.dtype, weak_type=x.weak_type, manual_axis_type=ManualAxisType(varying=varying)
+    )
 
 
-def _check_outputs(fun, jaxpr, in_specs, out_specs, manual, check_vma) -> None:
-    for number, (spec, aval) in enumerate(zip(out_specs, jaxpr.outvars)):
-        if len(spec) > aval.aval.ndim:
+def _check_outputs(fun, types, out_specs, manual, check_vma) -> None:
+    for number, (spec, ty) in enumerate(zip(out_specs, types)):
+        aval = core.ShapedArray(*ty)
+        if len(spec) > aval.ndim:
             raise ValueError(
                 f"shard_map: out_specs has {spec} for output {number} of {api_util.fun_name(fun)}, which has "
-                f"{aval.aval.ndim} axes: its type is {aval.aval.str_short()}"
+                f"{aval.ndim} axes: its type is {aval.str_short()}"
             )
-    if not check_vma:
-        return
-    inputs = [frozenset(names_of(spec.partitions)) for spec in in_specs]
-    for number, (spec, axes) in enumerate(zip(out_specs, varying(jaxpr, inputs, strict=True))):
-        more = (axes & manual) - set(names_of(spec.partitions)) - spec.unreduced
+        if not check_vma:
+            continue
+        varying = aval.manual_axis_type.varying
+        more = (varying & manual) - set(names_of(spec.partitions)) - spec.unreduced
         if more:
             raise ValueError(
                 f"shard_map: out_specs says by {spec} that output {number} of {api_util.fun_name(fun)} is the "
@@ -406,7 +430,7 @@ def _join(x, spec, axes, mesh):
 def _whole(*args, jaxpr, mesh, in_specs, out_specs, check_vma, newly_manual_axes):
     """What the equation computes, of whole arrays."""
     _check_mesh(mesh)
-    program = ClosedJaxpr(jaxpr)._to_program()
+    program = ClosedJaxpr(jaxpr)._to_program().erase_varying()
     manual = [name for name in mesh.axis_names if name in newly_manual_axes]
     large = [name for name in manual if mesh.shape[name] > 1]
     cut = [[name for name in large if name in names_of(spec.partitions)] for spec in in_specs]
@@ -414,7 +438,8 @@ def _whole(*args, jaxpr, mesh, in_specs, out_specs, check_vma, newly_manual_axes
     outputs: list[dict] = [{} for _ in out_specs]
     for name in reversed(manual):
         dims = [0 if name in names else None for names in cut]
-        program, found = program.batch(mesh.shape[name], dims, None, named_axes.text(name))
+        with named_axes.over_devices(name):
+            program, found = program.batch(mesh.shape[name], dims, None, named_axes.text(name))
         for axes, dim in zip(outputs, found):
             if dim is not None:
                 axes |= {known: at + (dim <= at) for known, at in axes.items()}
@@ -424,6 +449,10 @@ def _whole(*args, jaxpr, mesh, in_specs, out_specs, check_vma, newly_manual_axes
         _join(x, spec, axes, mesh) if axes or large else x
         for x, spec, axes in zip(results, out_specs, outputs)
     ]
+
+
+def _is_local(mesh) -> bool:
+    return not isinstance(mesh, Mesh) or NamedSharding(mesh, PartitionSpec()).is_fully_addressable
 
 
 def _check_mesh(mesh) -> None:
@@ -441,7 +470,13 @@ def staged_whole(args: Any, params: Any) -> Any:
     return program.bind_constants(captured) if captured else program
 
 
+# What runs the equation over the devices of several processes, once they are joined.
+over_processes: Callable[[Any, Any], Any] | None = None
+
+
 def _impl(*args, **params):
+    if over_processes is not None and not _is_local(params["mesh"]):
+        return over_processes(args, params)
     results = _whole(*(core.as_array(x, "shard_map") for x in args), **params)
     if not isinstance(params["mesh"], Mesh):
         return results
@@ -462,48 +497,10 @@ def _abstract_eval(*avals, jaxpr, mesh, out_specs, newly_manual_axes, **params):
     return outs, set(jaxpr.effects) - own
 
 
-def _jvp(primals, tangents, **params):
-    # Two programs, so that reverse mode finds the outputs without tangents.
-    given = [t for t in tangents if type(t) is not Zero]
-    primal, linear, flags = staged_whole(primals, params).linearize(
-        [type(t) is not Zero for t in tangents]
-    )
-    results = apply_program(primal, list(primals))
-    outs, residuals = results[: len(flags)], results[len(flags) :]
-    moved = iter(apply_program(linear, [*residuals, *given]))
-    return outs, [
-        next(moved) if flag else Zero.from_primal_value(out) for out, flag in zip(outs, flags)
-    ]
-
-
-def _transpose(cotangents, *args, **params):
-    linear = [is_undefined_primal(x) for x in args]
-    types = [x.aval if flag else core.typeof(x) for x, flag in zip(args, linear)]
-    given = [type(ct) is not Zero for ct in cotangents]
-    program, flags = staged_whole(types, params).transpose(linear, given)
-    operands = [x for x, flag in zip(args, linear) if not flag]
-    operands += [ct for ct in cotangents if type(ct) is not Zero]
-    found = iter(apply_program(program, operands))
-    return [next(found) if flag else None for flag in flags]
-
-
-def _batch(size, axis_name, trace_type, args, dims, **params):
-    types = []
-    for x, dim in zip(args, dims):
-        aval = core.typeof(x)
-        types.append(aval if dim is None else aval.dec_rank(size, dim))
-    axis = None if axis_name is None else named_axes.text(axis_name)
-    program, out_dims = staged_whole(types, params).batch(size, list(dims), None, axis)
-    return apply_program(program, list(args)), out_dims
-
-
 shard_map_p = Primitive("shard_map")
 shard_map_p.multiple_results = True
 shard_map_p.def_impl(_impl)
 shard_map_p.def_effectful_abstract_eval(_abstract_eval)
-primitive_jvps[shard_map_p] = _jvp
-primitive_transposes[shard_map_p] = _transpose
-axis_primitive_batchers[shard_map_p] = _batch
 register_lowering(shard_map_p, lower_fun(_whole, multiple_results=True))
 
 
@@ -540,9 +537,9 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
         leaf = core.as_array(leaf, "pcast")
         if to != "varying" or not own or core.trace_state_clean():
             return leaf
-        return pvary_p.bind(leaf, axis_name=own)
+        same = set(own) & core.typeof(leaf).manual_axis_type.varying
+        if same:
+            raise ValueError(f"pcast: the value varies along {sorted(map(str, same))} already, got to={to!r}")
+        return vary(leaf, tuple(map(named_axes.text, named_axes.typed_of(own))))
 
     return tree_util.tree_map(cast, x)
-
-
-pvary_p = composite("pvary", lambda x, **params: x)

@@ -16,6 +16,7 @@ from ferrax._src import core
 from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import api_util, float0 as float0_leaves, named_axes
 from ferrax._src.core.avals import ShapeDtypeStruct
+from ferrax._src.core.explicit_types import all_typed
 from ferrax._src.core.jaxpr import ClosedJaxpr, DebugInfo
 from ferrax._src.core.values import abstract_type
 from ferrax._src.state import arguments as ref_args
@@ -45,6 +46,8 @@ class Flat:
         # What the function did to mutable arrays, once it is traced.
         self.touched: Any = None
         self.num_out = 0
+        # The explicit types of the results, over axes of a mesh.
+        self.types: Any = None
         self.refs = refs
         self.kind = kind
 
@@ -73,7 +76,9 @@ class Flat:
             if isinstance(leaf, ShapeDtypeStruct):
                 out[number] = self.keep_struct(number, leaf)
         self.num_out = len(out)
-        return self.take_refs(out, result) + aux_leaves
+        leaves = self.take_refs(out, result) + aux_leaves
+        self.types = all_typed(leaves)
+        return leaves
 
     def keep_struct(self, number, leaf):
         """What stands in the program for a leaf of the output that has a type only."""
@@ -146,13 +151,18 @@ def output_types(program, out_tree, known=()):
     types = program.out_types[: out_tree.num_leaves]
     structs = out_tree.unflatten(
         [
-            known[number] if number in known else ShapeDtypeStruct(s, d, weak_type=w)
-            for number, (s, d, w) in enumerate(types)
+            known[number] if number in known else struct_of(ty) for number, ty in enumerate(types)
         ]
     )
     return tree_util.tree_map(
         lambda x: ShapeDtypeStruct(x.shape, x.dtype) if float0_leaves.is_float0(x) else x, structs
     )
+
+
+def struct_of(ty):
+    """The type, as the native core gives it, as a struct."""
+    manual = core.ShapedArray(*ty).manual_axis_type if len(ty) > 3 else None
+    return ShapeDtypeStruct(*ty[:2], weak_type=ty[2], manual_axis_type=manual)
 
 
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -12,9 +12,10 @@ from typing import Any, ParamSpec, TypeVar
 
 from ferrax import _core
 from ferrax._src import core
-from ferrax._src.base import dtypes, errors
+from ferrax._src.base import dtypes, effects, errors
 from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import abstract_type, api_util, float0
+from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.primitives import by_implementation
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing import known
@@ -56,7 +57,7 @@ def checkpoint(
 
     Errors: TypeError for a `prevent_cse` or `static_argnums` of other types and for arguments that
     are no arrays; ValueError, at a call, for positions that it does not have; NotImplementedError
-    for `concrete`, which JAX 0.10 removed.
+    for `concrete`, which JAX 0.10 removed, and for derivatives of functions that call `io_callback`.
 
     Example:
         >>> @ferrax.checkpoint
@@ -100,6 +101,8 @@ def checkpoint(
         leaves, in_tree = tree_util.tree_flatten((dynamic, named))
         arrays = [core.as_array(leaf, api_util.fun_name(fun)) for leaf in leaves]
         program, captured, touched, out_tree = _traced(fun, call, given, arrays, in_tree, dynamic, named)
+        if any(map(_is_differentiated, arrays)):
+            _check_effects(fun, program)
         results = by_implementation(
             _core.checkpoint_call, program, native, prevent_cse, [*arrays, *captured]
         )
@@ -108,6 +111,27 @@ def checkpoint(
         return out_tree.unflatten(results)
 
     return api_util.update_wrapper(api_boundary(checkpointed), fun)
+
+
+def _is_differentiated(array) -> bool:
+    frame = _core.tracer_frame(array) if isinstance(array, core.Tracer) else None
+    return frame is not None and frame[1] == "diff"
+
+
+def _check_effects(fun, program) -> None:
+    """Errors: NotImplementedError for effects that must not happen a second time."""
+    refused = effects.remat_allowed_effects.filter_not_in(
+        effect
+        for effect in ClosedJaxpr(program).effects
+        if isinstance(effect, (effects.IOEffect, effects.OrderedIOEffect))
+    )
+    if refused:
+        raise NotImplementedError(
+            f"checkpoint: {api_util.fun_name(fun)} calls Python with side effects "
+            f"({', '.join(sorted(map(str, refused)))}), "
+            "and its derivative would call it a second time. Call io_callback outside of checkpoint, or "
+            "pure_callback, which may be called again"
+        )
 
 
 def _traced(fun, call, given, arrays, in_tree, args, kwargs):
@@ -237,7 +261,7 @@ def saved_residuals(f, *args, **kwargs) -> list[tuple[core.ShapedArray, str]]:
     program, captured, _ = stage(f, args, kwargs, writes=True)
     names = api_util.argument_names(f, args, kwargs)
     count = len(program.in_types) - len(captured)
-    nonzero = [_is_inexact(dtype) for _, dtype, _ in program.in_types[:count]]
+    nonzero = [_is_inexact(dtype) for _, dtype, *_ in program.in_types[:count]]
     residuals = _core.saved_residuals(program, nonzero + [False] * len(captured))
     described = []
     for ty, kind, detail, line in residuals:

@@ -17,6 +17,7 @@ from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.base.traceback_util import api_boundary, boundary
 from ferrax._src.core import abstract_type, api_util, float0
+from ferrax._src.core.explicit_types import retyped
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.primitives import apply_program
 from ferrax._src.tracing.staging import stage
@@ -82,7 +83,7 @@ def _value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes):
 
 
 def _one_like(ty):
-    _, dtype, weak = ty
+    _, dtype, weak, *_ = ty
     return _core.array_from_numpy(np.ones((), dtype), weak)
 
 
@@ -167,6 +168,8 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
     out_tangents = [
         tangent_zeros(*ty) if t is None else t for t, ty in zip(made, program.out_types)
     ]
+    results = [*map(retyped, results, flat.types), *results[len(flat.types) :]]
+    out_tangents = [*map(retyped, out_tangents, flat.types)]
     out = flat.out_tree.unflatten(results[:num_out])
     tangent = flat.out_tree.unflatten(out_tangents)
     if has_aux:
@@ -296,13 +299,13 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: tuple[
     types = [abstract_type(leaf) for leaf in leaves]
     program, captured, flat = stage(fun, primals, {})
     out_types = program.out_types
-    every = [dtype for _, dtype, _ in [*types, *out_types]]
+    every = [dtype for _, dtype, *_ in [*types, *out_types]]
     integers = all(dtypes.issubdtype(dtype, np.integer) for dtype in every)
     if not integers and not all(map(dtypes.has_tangent, every)):
         raise TypeError(
             "linear_transpose only supports functions of floats and complex numbers, or of "
-            f"integers, to such, got {[dtype.name for _, dtype, _ in types]} -> "
-            f"{[dtype.name for _, dtype, _ in out_types]}."
+            f"integers, to such, got {[dtype.name for _, dtype, *_ in types]} -> "
+            f"{[dtype.name for _, dtype, *_ in out_types]}."
         )
 
     @api_boundary
@@ -314,7 +317,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: tuple[
                 f"{ct_tree}"
             )
         given = []
-        for leaf, (shape, dtype, _) in zip(ct_leaves, out_types):
+        for leaf, (shape, dtype, *_) in zip(ct_leaves, out_types):
             leaf = core.as_array(leaf, "linear_transpose")
             if leaf.shape != shape or leaf.dtype != dtype:
                 raise TypeError(

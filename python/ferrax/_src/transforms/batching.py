@@ -10,9 +10,12 @@ import numpy as np
 
 from ferrax import _core
 from ferrax._src import core, state
-from ferrax._src.base import dtypes
+from ferrax._src.base import config, dtypes
 from ferrax._src.core import api_util, float0 as float0_leaves, named_axes
+from ferrax._src.core.explicit_types import all_typed, retyped, set_type, with_axis, without_axis
+from ferrax._src.core.partition import PartitionSpec, entry_names, names_of
 from ferrax._src.core.primitives import apply_program
+from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.state import arguments as ref_args, new_ref
 from ferrax._src.tracing.staging import Flat
 from ferrax._src.transforms import vmappables
@@ -105,6 +108,54 @@ def _type_text(array):
     return array._type_text()
 
 
+def _mesh_axes(spmd_axis_name, given, axes, leaves) -> tuple[tuple[Any, ...], Any]:
+    """The axes of a mesh over which the batch is divided, and the mesh if they are explicit axes of types.
+
+    Errors: ValueError where arguments are divided differently, where an argument that is not mapped over is divided
+    over these axes, and for `spmd_axis_name` where types say something else.
+    """
+    names = named_axes.as_names(spmd_axis_name)
+    mesh = next((sharding.mesh for sharding in given if sharding is not None), None)
+    if mesh is None:
+        return names, None
+    entries = {None if sharding is None else sharding.spec.partitions[axis] for sharding, axis in zip(given, axes)}
+    if len(entries) > 1:
+        raise ValueError(
+            "vmap: arguments are divided differently along the axis that is mapped over, over "
+            f"{' and '.join(map(str, entries))}: reshard some of them"
+        )
+    over = entry_names(*entries)
+    if over and spmd_axis_name is not None:
+        if config.remove_size_one_mesh_axis_from_type.value:
+            names = tuple(name for name in names if mesh.shape.get(name) != 1)
+        if over != names:
+            raise ValueError(
+                f"vmap: spmd_axis_name={spmd_axis_name!r} was given, and the types of the arguments divide the axis "
+                f"over {over}: say it in one way"
+            )
+    if over:
+        for leaf, sharding in zip(leaves, all_typed(leaves)):
+            if sharding is not None and set(names_of(sharding.spec.partitions)) & set(over):
+                raise ValueError(
+                    f"vmap: the axis that is mapped over is divided over {over}, and so is an argument of type "
+                    f"{core.typeof(leaf).str_short()} that is not mapped over: reshard it"
+                )
+    return over or names, mesh if over else None
+
+
+def _retyped(results, types, axes, over, explicit) -> list:
+    """The results with the types of a lane's and an axis that is divided over these axes, if they are explicit."""
+    found = []
+    for x, sharding, axis in zip(results, types, axes):
+        if sharding is None and explicit is not None:
+            rank = x.ndim if axis is None else x.ndim - 1
+            sharding = NamedSharding(explicit, PartitionSpec(*[None] * rank))
+        if sharding is not None:
+            sharding = with_axis(sharding, axis, over if explicit is not None else None)
+        found.append(retyped(x, sharding))
+    return [*found, *results[len(found) :]]
+
+
 def vmap(
     fun: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None,
     axis_size: Any = None, spmd_axis_name: Any = None, sum_match: bool = False,
@@ -119,11 +170,13 @@ def vmap(
             on the batch.
         axis_name: a name for the axis, by which `lax.psum` and its like see the whole batch.
         axis_size: its size, needed where nothing is mapped.
-        spmd_axis_name: the axes of a mesh that the batch is divided over, one or a tuple: there is one
-            device, which has the whole batch.
+        spmd_axis_name: the axes of a mesh that the batch is divided over, one or a tuple: what functions over
+            the mesh (`shard_map`) inside of `fun` are told. Not given, those over which the arguments' types
+            divide the axis, if they are explicit.
         sum_match: must be False.
 
-    Errors: ValueError for sizes or trees that do not fit, TypeError for axes that are not ints.
+    Errors: ValueError for sizes or trees that do not fit, and for `spmd_axis_name` beside explicit axes of a mesh;
+    TypeError for axes that are not ints.
 
     Example:
         >>> ferrax.vmap(jnp.dot, in_axes=(0, None))(jnp.ones((3, 2)), jnp.ones(2))
@@ -182,10 +235,13 @@ def vmap(
             mapped.append(number)
             arrays.append(array)
             own.append(axis)
-            types.append((shape, array.dtype, array.weak_type))
-        flat = _FlatBatch(fun, in_tree, leaves, mapped, refs)
+            types.append((shape, *_core.type_of(array)[1:]))
+        given = all_typed(arrays)
+        lane_types = [without_axis(sharding, axis) for sharding, axis in zip(given, own)]
+        flat = _FlatBatch(fun, in_tree, leaves, mapped, refs, lane_types)
         axis_text = None if axis_name is None else named_axes.text(axis_name)
-        with named_axes.named_axis(axis_name, size):
+        over, explicit = _mesh_axes(spmd_axis_name, given, own, [x for x, axis in zip(leaves, axes) if axis is None])
+        with named_axes.batch_over(over), named_axes.named_axis(axis_name, size):
             program, captured, touched = _core.trace_program(
                 flat, "batch", api_util.fun_name(fun), types, labels, arrays, axis_text
             )
@@ -203,12 +259,15 @@ def vmap(
                 out[number] = np.zeros(shape, dtypes.float0)
         wanted = [axis for leaf, axis in zip(out, wanted) if not float0_leaves.is_float0(leaf)]
         wanted = [
-            _canonical_out_axis(axis, len(shape)) for axis, (shape, _, _) in zip(wanted, out_types)
+            _canonical_out_axis(axis, len(shape)) for axis, (shape, *_) in zip(wanted, out_types)
         ]
         if touched is not None:
             wanted += [axes[number] for number in touched.written_arguments]
-        batched, _ = program.batch(size, dims, wanted, axis_text)
+        with named_axes.batch_over(over):
+            batched, _ = program.batch(size, dims, wanted, axis_text)
         results = apply_program(batched, arrays + captured)
+        if explicit is not None or any(sharding is not None for sharding in flat.types):
+            results = _retyped(results, flat.types, wanted, over, explicit)
         if touched is not None:
             touched.write(results[len(out_types) :], refs)
         made = iter(flat.restore(results[: len(out_types)]))
@@ -228,16 +287,19 @@ class _FlatBatch(Flat):
     """The function of one lane. Refs that it is mapped over are refs of the lane; others are
     outer ones, which it may read. It may return refs: those stand for all lanes."""
 
-    def __init__(self, fun, in_tree, leaves, mapped, refs):
+    def __init__(self, fun, in_tree, leaves, mapped, refs, lane_types):
         super().__init__(
             fun, in_tree, refs={n: refs[n] for n in mapped if n in refs}, kind="vmap"
         )
         self.leaves = leaves
         self.mapped = mapped
+        self.lane_types = lane_types
         self.own: dict = {}
         self.returned: dict = {}
 
     def __call__(self, lanes):
+        for lane, sharding in zip(lanes, self.lane_types):
+            set_type(lane, sharding)
         leaves = list(self.leaves)
         for number, lane in zip(self.mapped, lanes):
             leaves[number] = lane

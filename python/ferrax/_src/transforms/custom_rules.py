@@ -38,12 +38,12 @@ VALUE_UNKNOWN = (
 
 
 def array_types(arrays) -> list[tuple]:
-    return [(a.shape, a.dtype, a.weak_type) for a in arrays]
+    return list(map(core.abstract_type, arrays))
 
 
 def tangent_type(ty):
-    shape, dtype, _ = ty
-    return (shape, dtype, False) if dtypes.has_tangent(dtype) else (shape, dtypes.float0, False)
+    shape, dtype, _, *varying = ty
+    return (shape, dtype if dtypes.has_tangent(dtype) else dtypes.float0, False, *varying)
 
 
 def show(ty) -> str:
@@ -52,7 +52,7 @@ def show(ty) -> str:
 
 def zeros(ty):
     """Zero tangents of values of this type."""
-    shape, dtype, _ = ty
+    shape, dtype, *_ = ty
     if not dtypes.has_tangent(dtype):
         return np.zeros(shape, dtypes.float0)
 
@@ -99,8 +99,7 @@ class SymbolicZero:
 
 
 def symbolic_zero(ty) -> SymbolicZero:
-    shape, dtype, _ = tangent_type(ty)
-    return SymbolicZero(core.ShapedArray(shape, dtype))
+    return SymbolicZero(core.ShapedArray(*tangent_type(ty)))
 
 
 def zero_from_primal(value: Any, symbolic_zeros: bool = False) -> Any:

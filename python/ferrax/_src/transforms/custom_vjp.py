@@ -463,11 +463,21 @@ class _FlatBackward:
             if got[0] == ty[0] and got[1] != ty[1] and not dtypes.issubdtype(got[1], dtypes.extended):
                 # Rules may compute in another precision.
                 cotangent = _convert_element_type(cotangent, ty[1], weak_type=False)
-            elif got != tangent_type(ty):
+            elif got != tangent_type(ty)[:3]:
                 path = tree_util.keystr(tree_util.tree_leaves_with_path(dynamic)[position][0])
                 raise ValueError(
                     f"{name} must produce cotangents of the types of the function's arguments, but "
                     f"at output{path} it gave {show(got)} for an argument of type {show(ty)}."
+                )
+            if cotangent._varying != (own := (*ty[3:], ())[0]):
+                path = tree_util.keystr(tree_util.tree_leaves_with_path(dynamic)[position][0])
+                more, less = set(cotangent._varying) - set(own), set(own) - set(cotangent._varying)
+                axes = tuple(map(named_axes.from_text, sorted(more or less)))
+                way = f"lax.psum(..., {axes})" if more else f"lax.pcast(..., {axes}, to='varying')"
+                raise ValueError(
+                    f"{name}: the cotangent at output{path} {'may differ' if more else 'is the same'} along {axes} of "
+                    f"the mesh, and the argument {'is the same' if more else 'may differ'}. This might be fixed by "
+                    f"{way} in the rule, or by check_vma=False in shard_map."
                 )
             results.append(cotangent)
         return results

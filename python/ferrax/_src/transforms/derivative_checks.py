@@ -86,7 +86,7 @@ def check_output(fun, types, tree, holomorphic):
             f"grad: expected {api_util.fun_place(fun)} to return a scalar, got the pytree {tree}; return one, or use "
             "jacobian or vjp."
         )
-    shape, dtype, _ = types[0]
+    shape, dtype, *_ = types[0]
     if shape != ():
         raise TypeError(
             f"grad: expected {api_util.fun_place(fun)} to return a scalar, got an array of shape {shape}. "
@@ -143,7 +143,7 @@ def check_tangents(name, types, tangents, tree, tangent_tree, wrong_dtype=TypeEr
 
 def check_cotangents(leaves, types):
     checked: list[Any] = []
-    for leaf, (shape, dtype, _) in zip(leaves, types):
+    for leaf, (shape, dtype, *_) in zip(leaves, types):
         if not dtypes.has_tangent(dtype):
             checked.append(None)
             continue

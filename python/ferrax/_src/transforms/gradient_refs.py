@@ -114,7 +114,7 @@ class VJP:
             if number is None:
                 found.append(residual)
                 continue
-            shape, dtype, _ = self.func.point.in_types[number]
+            shape, dtype, *_ = self.func.point.in_types[number]
             value = leaves[number]
             if value is None or isinstance(value, NotNeeded):
                 raise ValueError(

@@ -20,6 +20,7 @@ from ferrax import _core
 from ferrax._src import core, state
 from ferrax._src.base import dtypes
 from ferrax._src.core import api_util
+from ferrax._src.core.explicit_types import all_typed, of_cotangent, retyped
 from ferrax._src.core.primitives import apply_program
 from ferrax._src.lax.creation import full
 from ferrax._src.lax.elementwise import _convert_element_type
@@ -48,12 +49,12 @@ def float0_zeros(shape):
     return np.zeros(shape, dtype=dtypes.float0)
 
 
-def zeros(shape, dtype, weak=False):
+def zeros(shape, dtype, weak=False, varying=()):
     out = full(shape, 0, dtype)
     return weaken(out) if weak else out
 
 
-def tangent_zeros(shape, dtype, weak=False):
+def tangent_zeros(shape, dtype, weak=False, varying=()):
     return zeros(shape, dtype, weak) if dtypes.has_tangent(dtype) else float0_zeros(shape)
 
 
@@ -135,13 +136,14 @@ class Linearized:
         arrays, program, captured, self.flat = trace(fun, args, kwargs, has_aux, fixed)
         self.in_types = [(a.shape, a.dtype, a.weak_type) for a in arrays]
         self.nonzero_in = [dtypes.has_tangent(a.dtype) for a in arrays]
+        self.explicit_in = all_typed(arrays)
         ordering = _reversed_inputs(self.flat.touched, len(captured))
         self.primal, self.linear, flags = program.linearize(self.nonzero_in + ordering)
         results = apply_program(self.primal, arrays + captured)
         results, flags, self.reverses = write_refs(self.flat, results, flags)
         count = len(flags)
         num_out = self.flat.num_out
-        self._results = results[:count]
+        self._results = [*map(retyped, results, self.flat.types), *results[len(self.flat.types) : count]]
         self._residuals = results[count:]
         # Refs that reverse rules use: for each a last input and, where it is there, an output.
         self.ordered: list[Any] = [
@@ -160,7 +162,7 @@ class Linearized:
     def take(self):
         """Output, aux (None without) and residuals, once: the point does not keep them alive."""
         results, residuals = self._results, self._residuals
-        self._results = self._residuals = None
+        self._results, self._residuals = [], []
         num_out = self.flat.num_out
         out = self.flat.out_tree.unflatten(results[:num_out])
         aux = self.flat.aux(results[num_out:]) if self.flat.has_aux else None
@@ -181,9 +183,8 @@ class Linearized:
         given += [zeros(ref.shape, ref.dtype) for ref in self.ordered]
         results = iter(apply_program(self.linear, [*residuals, *given]))
         made = [next(results) if flag else None for flag in self.flags][: self.flat.num_out]
-        return [
-            tangent_zeros(*ty) if t is None else t for t, ty in zip(made, self.out_types)
-        ]
+        made = [tangent_zeros(*ty) if t is None else t for t, ty in zip(made, self.out_types)]
+        return [*map(retyped, made, self.flat.types)]
 
     def pullback(self, residuals, cotangents, chosen=None):
         """Input cotangents (None for zeros) for output cotangents, all flat; of `chosen`, flags of the
@@ -232,7 +233,8 @@ class Linearized:
 
     def cotangent_or_zeros(self, cotangents, chosen=None):
         """The cotangents with zeros for None; those that are not among `chosen` stay None."""
-        return [
+        found = [
             tangent_zeros(*ty) if ct is None and (chosen is None or chosen[number]) else ct
             for number, (ct, ty) in enumerate(zip(cotangents, self.in_types))
         ]
+        return [retyped(ct, of_cotangent(sharding)) for ct, sharding in zip(found, self.explicit_in)]

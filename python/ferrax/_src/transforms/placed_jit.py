@@ -15,7 +15,7 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base.traceback_util import boundary
-from ferrax._src.core import named_axes
+from ferrax._src.core import named_axes, transfers
 from ferrax._src.core.devices import Device
 from ferrax._src.core.layout import AutoLayout, Format, check_layout
 from ferrax._src.core.mesh import AbstractMesh, mesh_of_specs
@@ -133,6 +133,8 @@ class PlacedFunction:
         elif known[0]:
             args, kwargs = self._moved(args, kwargs, known[0])
         out, tree = tree_util.tree_flatten(self._jit(*args, **kwargs))
+        if known[0] and any(self._jit._options[1]):
+            self._delete_donated(leaves, args, kwargs, known[0])
         shapes = tuple([x.shape for x in out])
         places = known[1].get((tree, shapes))
         if places is None:
@@ -151,6 +153,8 @@ class PlacedFunction:
             if where is None or isinstance(array, core.Tracer):
                 return leaf
             known, committed = placement(array)
+            # What is no array yet was put nowhere, also where a mesh is in use.
+            committed = committed and array is leaf
             if committed and self._device is None and known.num_devices > 1:
                 if not known.is_equivalent_to(where, array.ndim):
                     raise ValueError(
@@ -158,6 +162,8 @@ class PlacedFunction:
                         f"as {where}, and it was put where {known} says: put it there first, with ferrax.device_put"
                     )
                 return leaf
+            if not committed and where.num_devices > 1:
+                transfers.moved(array, known, where, False)
             return placed(array, where)
 
         leaves, tree = tree_util.tree_flatten((self._dynamic(args), kwargs))
@@ -166,6 +172,14 @@ class PlacedFunction:
         numbers = {number % len(args) for number in self._static} if args else set()
         return tuple(x if n in numbers else next(rest) for n, x in enumerate(args)), kwargs
 
+    def _delete_donated(self, leaves, args, kwargs, places) -> None:
+        """Deletes arguments of which a copy on all devices, this one's among them, was donated."""
+        moved = tree_util.tree_leaves((self._dynamic(args), kwargs))
+        for x, there, where in zip(leaves, moved, places):
+            if x is not there and where is not None and where.is_fully_replicated and isinstance(x, core.Array):
+                if there.is_deleted() and placement(x).sharding.device_set <= where.device_set:
+                    x.delete()
+
     def _dynamic(self, args) -> tuple:
         numbers = {number % len(args) for number in self._static} if args else set()
         return tuple(x for number, x in enumerate(args) if number not in numbers)
@@ -173,6 +187,7 @@ class PlacedFunction:
     def _inputs(self, args, kwargs) -> list:
         """The shardings of the leaves of the arguments, None where nothing is said, all checked."""
         dynamic = self._dynamic(args)
+        self._check_donated(dynamic, kwargs)
         if self._in is None:
             return []
         if kwargs:
@@ -184,6 +199,20 @@ class PlacedFunction:
         return [
             resolved(where, np.shape(x), "in_shardings") for where, x in zip(places, leaves)
         ]
+
+    def _check_donated(self, dynamic, kwargs) -> None:
+        """Errors: ValueError where arguments are donated and only they, or only results, are in any layout."""
+        numbers, names = self._jit._options[1]
+        if not (numbers or names):
+            return
+        given = [self._in] if not isinstance(self._in, tuple) else [x for n, x in enumerate(self._in) if n in numbers]
+        free = _leaves_layout_open(given)
+        if free != _leaves_layout_open(self._out):
+            open_side, other = ("in_shardings", "out_shardings") if free else ("out_shardings", "in_shardings")
+            raise ValueError(
+                f"jit: a donated argument's memory is a result's only if both are in one layout: {open_side} says "
+                f"Format(Layout.AUTO), and {other} does not. Say it in both or in neither"
+            )
 
     def _said(self, tree, shapes, known) -> tuple[list, Sharding | None]:
         """The shardings of the results, all checked, None where nothing is said; and where these are unless that
@@ -198,7 +227,9 @@ class PlacedFunction:
                 "jit: incompatible devices: in_shardings and out_shardings are over different devices, "
                 + " and ".join(", ".join(map(str, some)) for some in devices)
             )
-        rest = said[0] if said else None
+        rest: Sharding | None = said[0] if said else None
+        if not said and self._device:
+            rest = SingleDeviceSharding(self._device)
         if isinstance(rest, NamedSharding):
             rest = NamedSharding(rest.mesh, PartitionSpec())
         return places, rest
@@ -210,7 +241,7 @@ class PlacedFunction:
 
     def _stage(self, staged, args, kwargs):
         known = self._inputs(args, kwargs)
-        shapes = [shape for shape, _, _ in staged._program.out_types[: staged.out_tree.num_leaves]]
+        shapes = [shape for shape, *_ in staged._program.out_types[: staged.out_tree.num_leaves]]
         staged._shardings = known, self._outputs(staged.out_tree, shapes, known)
         return staged
 
@@ -240,6 +271,11 @@ PlacedFunction.__name__ = PlacedFunction.__qualname__ = "PjitFunction"
 
 # How many lists of shardings a function keeps.
 _MOST = 4096
+
+
+def _leaves_layout_open(places) -> bool:
+    found = tree_util.tree_leaves(places, is_leaf=is_leaf)
+    return any(isinstance(where, Format) and isinstance(where.layout, AutoLayout) for where in found)
 
 
 def _kept(table, key, found):

@@ -118,7 +118,7 @@ def jvp(primitive, params, types, nonzero, out_types):
         if len(out_tangents) != len(out_types):
             raise TypeError(f"{what} gave {len(out_tangents)} tangents of {len(out_types)}")
         given = []
-        for tangent, (shape, dtype, _) in zip(out_tangents, out_types):
+        for tangent, (shape, dtype, *_) in zip(out_tangents, out_types):
             there = not _is_zero(tangent) and dtypes.has_tangent(dtype)
             flags.append(there)
             if there:
@@ -127,7 +127,7 @@ def jvp(primitive, params, types, nonzero, out_types):
                 given.append(tangent)
         return outs + given
 
-    given = [(*ty[:2], False) for ty, flag in zip(types, nonzero) if flag]
+    given = [(*ty[:2], False, *ty[3:]) for ty, flag in zip(types, nonzero) if flag]
     return _trace(flat, primitive, [*types, *given], what), flags
 
 
@@ -164,7 +164,7 @@ def transpose(primitive, params, types, linear, out_types, given):
         return found
 
     known = [ty for ty, flag in zip(types, linear) if not flag]
-    cotangents = [(*ty[:2], False) for ty, flag in zip(out_types, given) if flag]
+    cotangents = [(*ty[:2], False, *ty[3:]) for ty, flag in zip(out_types, given) if flag]
     return _trace(flat, primitive, [*known, *cotangents], what), flags
 
 
@@ -222,7 +222,7 @@ def batch(primitive, params, batched, types, out_types):
                 f"{len(out_types)} outputs"
             )
         arrays = []
-        for out, dim, (shape, dtype, _) in zip(outs, found, out_types):
+        for out, dim, (shape, dtype, *_) in zip(outs, found, out_types):
             array = core.as_array(out, what)
             if dim is not None:
                 dim = dim + array.ndim if dim < 0 else int(dim)
@@ -293,7 +293,7 @@ def _outputs(outs, types, what):
     if len(outs) != len(types):
         raise TypeError(f"{what} gave {len(outs)} outputs of {len(types)}")
     arrays = []
-    for out, (shape, dtype, weak) in zip(outs, types):
+    for out, (shape, dtype, weak, *_) in zip(outs, types):
         array = core.as_array(out, what)
         _check(array, shape, dtype, f"{what}: an output")
         if array.weak_type != weak:

@@ -73,6 +73,8 @@ class _Stage:
     # last inputs and outputs. `_shardings` is None, or those of arguments and of results.
 
     _shardings: tuple[list, list] | None = None
+    # By JAX's name for it: whether calls with keywords are refused.
+    _no_kwargs = False
 
     def __init__(self, program, captured, in_tree, out_tree, donated, refs, name):
         self._program = program
@@ -99,7 +101,7 @@ class _Stage:
         donated = self._donated or [False] * count
         infos = [
             ArgInfo(shape, dtype, flag)
-            for (shape, dtype, _), flag in zip(self._program.in_types[:count], donated)
+            for (shape, dtype, *_), flag in zip(self._program.in_types[:count], donated)
         ]
         return self.in_tree.unflatten(infos)
 
@@ -109,7 +111,7 @@ class _Stage:
         return self.out_tree.unflatten(
             [
                 OutInfo(shape, dtype, sharding)
-                for (shape, dtype, _), sharding in zip(
+                for (shape, dtype, *_), sharding in zip(
                     self._program.out_types[: self.out_tree.num_leaves],
                     self._shardings[1] if self._shardings else [None] * self.out_tree.num_leaves,
                 )

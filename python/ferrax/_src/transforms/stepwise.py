@@ -110,7 +110,7 @@ def pullback(point, residuals, wanted, given) -> list:
     results = [next(found) if nonzero else None for nonzero in point.nonzero_in]
     return [
         ct if ct is None or ct.weak_type == weak else _convert_element_type(ct, ct.dtype, weak)
-        for ct, (_, _, weak) in zip(results, point.in_types)
+        for ct, (_, _, weak, *_) in zip(results, point.in_types)
     ]
 
 

@@ -13,9 +13,11 @@ import numpy as np
 
 from ferrax import _core
 from ferrax._src import core
-from ferrax._src.core import api_util, float0 as float0_leaves
+from ferrax._src.core import api_util, float0 as float0_leaves, named_axes
 from ferrax._src.core.avals import ShapeDtypeStruct
+from ferrax._src.core.explicit_types import all_typed, set_type, without_axis
 from ferrax._src.lax.elementwise import _convert_element_type
+from ferrax._src.lax.varying import vary
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing import known
 from ferrax._src.tracing.abstract_values import stand_in
@@ -39,20 +41,24 @@ class OfUser:
 class Body:
     """A function of a list of arrays that calls `fun` on trees of them; keeps the output's tree.
 
-    `refs` are the leaves that are mutable arrays, by number.
+    `refs` are the leaves that are mutable arrays, by number; `explicit` are the explicit types of all.
     """
 
-    __slots__ = ("fun", "trees", "out_tree", "kind", "refs")
+    __slots__ = ("fun", "trees", "out_tree", "kind", "refs", "explicit", "explicit_out")
 
-    def __init__(self, fun, trees, kind, refs=None):
+    def __init__(self, fun, trees, kind, refs=None, explicit=()):
         self.fun = fun
         self.trees = trees
         # Of the output, once the function is traced.
         self.out_tree: Any = None
         self.kind = kind
         self.refs = refs
+        self.explicit = explicit
+        self.explicit_out: Any = None
 
     def __call__(self, leaves):
+        for leaf, sharding in zip(leaves, self.explicit):
+            set_type(leaf, sharding)
         if self.refs:
             leaves = ref_args.place(leaves, self.refs, argument_names(self.fun, self.trees))
         args, start = [], 0
@@ -68,7 +74,20 @@ class Body:
             elif not isinstance(leaf, core.Array):
                 ref_args.check_returned(self.fun, self.kind, leaves, result)
                 _check_output(self.fun, self.out_tree, index, leaf)
+        self.explicit_out = all_typed(leaves)
+        if self.kind in ("scan", "while_body"):
+            self._check_carry(self.trees[0].num_leaves)
         return leaves
+
+    def _check_carry(self, count):
+        """Errors: TypeError where the carry is divided differently after a step."""
+        for number, (before, after) in enumerate(zip(self.explicit[:count], self.explicit_out)):
+            if before is not None and after is not None and before.spec != after.spec:
+                raise TypeError(
+                    f"{self.kind}: the carry has to keep its type from step to step, component {number} is divided as "
+                    f"{before.spec} before, as {after.spec} after a step of {api_util.fun_place(self.fun)}: reshard it"
+                    f"{at_user_line()}"
+                )
 
 
 def _check_output(fun, tree, index, leaf):
@@ -116,19 +135,26 @@ def traced_leaves(leaves):
     return [leaf if isinstance(leaf, core.Array) else None for leaf in leaves]
 
 
-def traced_body(fun, trees, types, kind, leaves, refs=None):
+def traced_body(fun, trees, types, kind, leaves, refs=None, found=None):
     """`(body, out_tree)` of a function of trees of these types, which may be known from before.
 
     `leaves` are the arguments that the body is first run with, or arrays that its arguments are
-    elements of; `refs` are those that are mutable arrays, by number.
+    elements of; `refs` are those that are mutable arrays, by number. The explicit types of the outputs are added to the
+    list `found`.
     """
+    explicit = [
+        without_axis(sharding, 0 if len(ty[0]) < len(sharding.spec) else None) if sharding is not None else None
+        for sharding, ty in zip(all_typed(leaves), types)
+    ]
     user, rest = (fun.func, (type(fun), *fun.rest)) if isinstance(fun, OfUser) else (fun, ())
     key = None
     if not refs:
-        result, key = known.find(user, (*rest, *trees, *types))
+        result, key = known.find(user, (*rest, *trees, *types, *filter(None, explicit)))
         if result is not None:
-            return result
-    body = Body(fun, trees, kind, refs)
+            if found is not None:
+                found.append(result[2])
+            return result[:2]
+    body = Body(fun, trees, kind, refs, explicit)
     traced = _core.trace_body(
         body,
         api_util.fun_name(fun),
@@ -137,7 +163,9 @@ def traced_body(fun, trees, types, kind, leaves, refs=None):
         traced_leaves(leaves),
     )
     if key is not None and traced.lasts:
-        known.keep(user, key, (traced, body.out_tree))
+        known.keep(user, key, (traced, body.out_tree, body.explicit_out))
+    if found is not None:
+        found.append(body.explicit_out)
     return traced, body.out_tree
 
 
@@ -180,7 +208,13 @@ def carry_refs(program, captured, touched, carry):
 
 
 def matches(type1, type2) -> bool:
-    return type1[0] == type2[0] and type1[1] == type2[1]
+    return type1[0] == type2[0] and type1[1] == type2[1] and type1[3:] == type2[3:]
+
+
+def continues(before, after) -> bool:
+    """Whether a value of the one type may be the next one of a carry of the other: what varies over axes of a mesh
+    may stay the same along some."""
+    return matches(before[:3], after[:3]) and set(*before[3:]) >= set(*after[3:])
 
 
 def type_text(ty) -> str:
@@ -205,12 +239,18 @@ def promote_weak(leaf, ty, body_type):
     return np.asarray(leaf).astype(dtype)[()]
 
 
-def promote_carry(init, types, out_types):
-    """`(init, types, whether any changed)` with weak values promoted to the body's types."""
+def promote_carry(init, types, out_types, body):
+    """`(init, types, whether any changed)` with weak values promoted to the body's types, and, if the body is one of
+    this package's, values that are the same along axes of a mesh taken as ones that differ where they do after a step.
+    """
     changed = False
     init, types = list(init), list(types)
+    own = api_util.is_own(body)
     for index, (leaf, ty, out) in enumerate(zip(init, types, out_types)):
         promoted = promote_weak(leaf, ty, out)
+        missing: set[str] = set(*out[3:]) - set(*ty[3:]) if own else set()
+        if missing and matches(ty[:2], out[:2]):
+            promoted = vary(core.as_array(leaf), tuple(sorted(missing)))
         if promoted is not None:
             init[index], types[index], changed = promoted, _core.type_of(promoted), True
     return init, types, changed
@@ -249,7 +289,7 @@ def _with_float0(tree, types):
 
 def check_carry(name, fun, in_tree, in_types, out_tree, out_types) -> None:
     """TypeError that lists the leaves where a carry's structure or types change."""
-    if in_tree == out_tree and all(map(matches, in_types, out_types)):
+    if in_tree == out_tree and all(map(continues, in_types, out_types)):
         return
     in_tree, in_types = _with_float0(in_tree, in_types)
     out_tree, out_types = _with_float0(out_tree, out_types)
@@ -279,9 +319,9 @@ def check_carry(name, fun, in_tree, in_types, out_tree, out_types) -> None:
         )
     differences = [
         f"{component(path)} has type {type_text(before)} but comes out with type "
-        f"{type_text(after)}{_difference(before, after)}"
+        f"{type_text(after)}{_difference(before, after, 'the initial value')}"
         for path, before, after in zip(paths(in_tree), in_types, out_types)
-        if not matches(before, after)
+        if not continues(before, after)
     ]
     raise _mismatch(
         f"{name}: the carry has to keep its shapes and dtypes from step to step, but they change:",
@@ -290,9 +330,26 @@ def check_carry(name, fun, in_tree, in_types, out_tree, out_types) -> None:
     )
 
 
-def _difference(first, second) -> str:
+def _difference(first, second, less) -> str:
     what = [name for name, i in (("shapes", 0), ("dtypes", 1)) if first[i] != second[i]]
-    return f", so the {' and '.join(what)} do not match"
+    if what:
+        return f", so the {' and '.join(what)} do not match"
+    axes = tuple(map(named_axes.from_text, sorted(set(*second[3:]) ^ set(*first[3:]))))
+    return (
+        f", so one may differ along {axes} of the mesh where the other does not. This might be fixed by applying "
+        f"`lax.pcast(..., {axes}, to='varying')` to {less}, or by check_vma=False in shard_map"
+    )
+
+
+def check_explicit_branches(name, labels, explicit) -> None:
+    """TypeError where a branch's outputs are divided differently from the first branch's."""
+    for label, own in zip(labels[1:], explicit[1:]):
+        for number, (first, second) in enumerate(zip(explicit[0], own)):
+            if first is not None and second is not None and first.spec != second.spec:
+                raise TypeError(
+                    f"{name}: output {number} of {labels[0]} is divided as {first.spec}, and that of {label} as "
+                    f"{second.spec}: reshard one.{at_user_line()}"
+                )
 
 
 def check_branches(name, labels, funs, trees, types) -> None:
@@ -329,7 +386,7 @@ def _raise_branch_mismatch(name, first, second):
         )
     differences = [
         f"the output of {label1}{at(path)} has type {type_text(a)}, and that of {label2} has "
-        f"type {type_text(b)}{_difference(a, b)}"
+        f"type {type_text(b)}{_difference(a, b, 'the one that varies less')}"
         for path, a, b in zip(paths(tree1), types1, types2)
         if not matches(a, b)
     ]

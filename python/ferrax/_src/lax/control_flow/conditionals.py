@@ -34,7 +34,7 @@ def _scalar_type(value, what, wanted):
     if isinstance(value, Sequence) and not isinstance(value, str):
         raise TypeError(f"{what} must be a scalar, got {value} of type {type(value)}.")
     try:
-        shape, dtype, _ = _core.type_of(value)
+        shape, dtype, *_ = _core.type_of(value)
     except TypeError as error:
         raise TypeError(f"{what} type must be {wanted}, got {value!r}.") from error
     if shape:
@@ -177,7 +177,8 @@ def _branches(name, index, funs, labels, operands, order):
         leaves += own
         trees.append(tree)
         types += own_types
-    bodies = [common.traced_body(funs[i], trees, types, name, leaves) for i in order]
+    explicit: list[Any] = []
+    bodies = [common.traced_body(funs[i], trees, types, name, leaves, found=explicit) for i in order]
     programs, captured, touched = _core.unite_branches([body for body, _ in bodies])
     out_trees = [tree for _, tree in bodies]
     common.check_branches(
@@ -187,6 +188,7 @@ def _branches(name, index, funs, labels, operands, order):
         out_trees,
         [program.out_types[: tree.num_leaves] for program, tree in zip(programs, out_trees)],
     )
+    common.check_explicit_branches(name, [labels[i] for i in order], explicit)
     programs, refs = _write_alike(programs, touched)
     inputs = [*captured, *leaves]
     # An output that is the same input in all branches needs no branch.

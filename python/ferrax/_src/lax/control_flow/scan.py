@@ -10,6 +10,7 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import config
 from ferrax._src.core import api_util, float0
+from ferrax._src.core.explicit_types import all_typed
 from ferrax._src.lax import slicing
 from ferrax._src.lax.control_flow import common
 from ferrax._src.lax.shape import concatenate, expand_dims
@@ -69,10 +70,16 @@ def scan(
         values = ref_args.values(xs, refs)
         xs_types = [common.type_of(x, "lax.scan") for x in values]
     xs = values
+    for number, sharding in enumerate(all_typed(xs)):
+        if sharding is not None and sharding.spec.partitions[0] is not None:
+            raise ValueError(
+                f"scan: xs is gone through along axis 0, which no mesh may divide, and leaf {number} of it is divided, "
+                f"as {sharding.spec}: reshard it.{common.at_user_line()}"
+            )
     if config.disable_jit.value and not refs:
         return _python_loop(f, init_tree.unflatten(init), xs, xs_tree, steps, reverse)
     unroll = _unroll(unroll, steps)
-    elements = [(shape[1:], dtype, weak) for shape, dtype, weak in xs_types]
+    elements = [(shape[1:], *rest) for shape, *rest in xs_types]
     trees = (init_tree, xs_tree)
     placed = {len(init) + number: ref for number, ref in refs.items()}
 
@@ -81,7 +88,7 @@ def scan(
     )
     out_types = program.out_types[: carry_tree.num_leaves]
     if len(out_types) == len(init):
-        init, init_types, changed = common.promote_carry(init, init_types, out_types)
+        init, init_types, changed = common.promote_carry(init, init_types, out_types, f)
         if changed:
             program, captured, touched, carry_tree, ys_tree = _trace(
                 f, trees, init_types + elements, [*init, *xs], placed
@@ -118,14 +125,14 @@ def _trace(f, trees, types, leaves, refs):
 
 def _length(xs, tree, types, length) -> int:
     """The number of steps. Errors: ValueError that lists the leaves that do not fit it."""
-    if any(not shape for shape, _, _ in types):
-        bad = [leaf for leaf, (shape, _, _) in zip(xs, types) if not shape]
+    if any(not shape for shape, *_ in types):
+        bad = [leaf for leaf, (shape, *_) in zip(xs, types) if not shape]
         raise ValueError(
             "scan: no leading axis in the scalars of xs: "
             f"{', '.join(map(str, bad))}. Every leaf of xs is an array of one element for each "
             f"step.{common.at_user_line()}"
         )
-    sizes = [shape[0] for shape, _, _ in types]
+    sizes = [shape[0] for shape, *_ in types]
     if length is not None:
         length = core.concrete_or_error(
             int,

@@ -101,7 +101,7 @@ def while_loop(
     traced = _trace(cond_fun, body_fun, tree, types, init)
     out_types = traced[2].out_types[: traced[4].num_leaves]
     if len(out_types) == len(init):
-        init, types, changed = common.promote_carry(init, types, out_types)
+        init, types, changed = common.promote_carry(init, types, out_types, body_fun)
         if changed:
             traced = _trace(cond_fun, body_fun, tree, types, init)
             out_types = traced[2].out_types
@@ -272,7 +272,7 @@ def _arrays(tree):
 def _index_dtype(lower, upper):
     """The common dtype of the bounds: equal ones, or that of the one that is no Python int."""
     types = [common.type_of(bound, "lax.fori_loop") for bound in (lower, upper)]
-    if any(shape for shape, _, _ in types):
+    if any(shape for shape, *_ in types):
         raise TypeError(
             "fori_loop: lower and upper have to be scalars, got "
             f"{' and '.join(map(common.type_text, types))}{common.at_user_line()}"

@@ -1,0 +1,299 @@
+"""Programs over the devices of several processes: each process runs the part of its own devices.
+
+What goes in is an equation `shard_map` and arrays of which this process has the parts of its devices; what comes out
+are arrays of the same kind. The devices of a process go in lockstep: the jaxpr of one device's part is batched over
+them, and what it says over axes of the mesh becomes an exchange with other processes (`exchange`), of all frames at
+once, in the order of the program. A program of more than one function over the mesh is taken equation by equation:
+what these functions give to each other stays where it is, and all else each process computes of whole arrays. Cost:
+that of the batched program, which is kept by jaxpr, and of the exchanges; laying an array out anew where the specs
+ask for it.
+
+Invariants: all processes run the same program; a mesh has all devices of all processes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ferrax import _core
+from ferrax._src import core
+from ferrax._src.callbacks.callback import io_callback
+from ferrax._src.core import named_axes
+from ferrax._src.core.avals import ShapeDtypeStruct
+from ferrax._src.core.devices import OF_A_PROCESS
+from ferrax._src.core.global_array import GlobalArray, of_parts, spread
+from ferrax._src.core.jaxpr import ClosedJaxpr, Literal
+from ferrax._src.core.mesh import Mesh
+from ferrax._src.core.partition import PartitionSpec, names_of
+from ferrax._src.core.parts import parts_of
+from ferrax._src.core.placement import device_put
+from ferrax._src.core.placements import alias, place, placement
+from ferrax._src.core.primitives import Primitive, apply_program, axis_primitive_batchers
+from ferrax._src.core.sharding import NamedSharding, SingleDeviceSharding
+from ferrax._src.lax.shape import broadcast, concatenate, expand_dims
+from ferrax._src.lax.slicing import index_in_dim
+from ferrax._src.parallel import exchange, ranks, shard_map
+from ferrax._src.parallel.shard_map import shard_map_p
+from ferrax._src.transforms.batching_rules import moveaxis
+from ferrax._src.tree import tree_util
+
+FRAMES = "<frames>"
+
+
+def is_over_processes(mesh: Any) -> bool:
+    """Whether a mesh has devices of other processes."""
+    mine = ranks.current().process
+    return isinstance(mesh, Mesh) and any(device.process_index != mine for device in mesh.devices.flat)
+
+
+def run(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """What an equation `shard_map` over several processes gives.
+
+    Errors: NotImplementedError for meshes without some of the devices, and for axes that are not manual.
+    """
+    mesh, manual = params["mesh"], params["newly_manual_axes"]
+    _check(mesh, manual)
+    shardings = [NamedSharding(mesh, spec) for spec in params["in_specs"]]
+    program, in_dims, out_dims = _framed(
+        params["jaxpr"], mesh, tuple(bool(names_of(spec.partitions)) for spec in params["in_specs"])
+    )
+    given = [_frames(x, sharding, cut) for x, sharding, cut in zip(args, shardings, in_dims)]
+    results = apply_program(program, given)
+    devices = _devices(mesh)
+    outputs = []
+    for result, dim, spec, aval in zip(results, out_dims, params["out_specs"], shard_map_p_avals(args, params)):
+        sharding = NamedSharding(mesh, spec)
+        parts = {}
+        for number, device in enumerate(devices):
+            part = result if dim is None else index_in_dim(result, number, dim, keepdims=False)
+            parts[device] = place(alias(part), SingleDeviceSharding(device))
+        outputs.append(of_parts(aval.shape, sharding, parts, aval.dtype))
+    return outputs
+
+
+def shard_map_p_avals(args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """The types of an equation's results."""
+    return shard_map_p.abstract_eval(*map(core.typeof, args), **params)[0]
+
+
+def _check(mesh, manual) -> None:
+    joined = ranks.current()
+    numbers = sorted(_number(device, len(_devices(mesh))) for device in mesh.devices.flat)
+    if numbers != list(range(joined.processes * len(_devices(mesh)))):
+        raise NotImplementedError(
+            f"shard_map over several processes: the mesh must have each device of all {joined.processes} processes "
+            f"once, got {mesh}"
+        )
+    if set(manual) != set(mesh.axis_names):
+        raise NotImplementedError(
+            f"shard_map over several processes: all axes of the mesh must be manual, got {set(manual)} of {mesh}"
+        )
+
+
+def _devices(mesh):
+    """The devices of this process, in their own order."""
+    mine = ranks.current().process
+    return sorted((d for d in mesh.devices.flat if d.process_index == mine), key=lambda device: device.id)
+
+
+def _number(device, each) -> int:
+    """The number of a device among those of all processes, as `exchange` counts."""
+    return device.process_index * each + device.id % OF_A_PROCESS
+
+
+def _frames(x, sharding, dim):
+    """What the devices of this process have of an argument, along a new first axis; all of it, where it is not cut."""
+    if type(x) is GlobalArray:
+        known = placement(x).sharding
+        if dim is None or not known.is_equivalent_to(sharding, x.ndim):
+            x = device_put(x, sharding)
+    elif dim is not None:
+        x = spread(core.as_array(x, "shard_map"), sharding)
+    if dim is None:
+        return core.as_array(x, "shard_map")
+    parts = dict(x.parts() if type(x) is GlobalArray else parts_of(x))
+    # Of this process, wherever its devices are: what devices hold is one program's.
+    own = [_core.place_at(alias(parts[device]), 0, True) for device in _devices(sharding.mesh)]
+    return concatenate([expand_dims(part, (0,)) for part in own], 0)
+
+
+@functools.lru_cache(256)
+def _framed(jaxpr, mesh, cut):
+    """The program of all devices of this process, and where its inputs and results have the axis of the devices."""
+    program = ClosedJaxpr(jaxpr)._to_program().erase_varying()
+    each = len(_devices(mesh))
+    program = _core.replace_named(program, functools.partial(_replacement, mesh, each))
+    in_dims = [0 if flag else None for flag in cut]
+    program, out_dims = program.batch(each, in_dims, None, FRAMES)
+    return program, in_dims, out_dims
+
+
+# ---------------------------------------------------------------------------------------------
+# Collectives.
+
+
+def _replacement(mesh, each, name, params, line):
+    """The primitive that stands for a collective, its parameters, and the axis that it is over."""
+    axes = params.get("axes", params.get("axis_name"))
+    names = tuple(map(named_axes.from_text, (axes,) if isinstance(axes, str) else axes))
+    groups = _groups(mesh, each, names, params.get("axis_index_groups"))
+    kind, more = _KINDS[name](params)
+    own = {"kind": kind, "groups": groups, "more": tuple(more.items()), "line": line or ""}
+    if kind == "axis_index":
+        own["more"] = (("places", _places(mesh, each, names)),)
+    return exchange_p, own, FRAMES
+
+
+def _groups(mesh, each, names, within) -> tuple[tuple[int, ...], ...]:
+    """The devices that talk over these axes, by number, in the order of the axes as they are named."""
+    places = [mesh.axis_names.index(name) for name in names]
+    rest = [axis for axis in range(mesh.devices.ndim) if axis not in places]
+    devices = np.transpose(mesh.devices, (*rest, *places))
+    count = int(np.prod([mesh.devices.shape[place] for place in places], dtype=int))
+    groups = [[_number(device, each) for device in group] for group in devices.reshape(-1, count)]
+    if within is not None:
+        groups = [[group[place] for place in part] for group in groups for part in within]
+    return tuple(map(tuple, groups))
+
+
+def _places(mesh, each, names) -> tuple[int, ...]:
+    """The place of each device of this process on an axis."""
+    (name,) = names
+    axis = mesh.axis_names.index(name)
+    found = {_number(device, each): where[axis] for where, device in np.ndenumerate(mesh.devices)}
+    first = ranks.current().process * each
+    return tuple(found[first + frame] for frame in range(each))
+
+
+def _gathering(params):
+    return "all_gather", {"axis": params["all_gather_dimension"], "tiled": params["tiled"]}
+
+
+# By op: the collective of `exchange`, and its parameters.
+_KINDS: dict[str, Any] = {
+    "psum": lambda params: ("psum", {}),
+    "psum_invariant": lambda params: ("psum", {}),
+    "pmax": lambda params: ("pmax", {}),
+    "pmin": lambda params: ("pmin", {}),
+    "all_gather": _gathering,
+    "all_gather_invariant": _gathering,
+    "reduce_scatter": lambda params: (
+        "psum_scatter", {"axis": params["scatter_dimension"], "tiled": params["tiled"]},
+    ),
+    "all_to_all": lambda params: (
+        "all_to_all", {"split_axis": params["split_axis"], "concat_axis": params["concat_axis"], "tiled": True},
+    ),
+    "ppermute": lambda params: ("ppermute", {"perm": tuple(map(tuple, params["perm"]))}),
+    "pbroadcast": lambda params: ("pbroadcast", {"source": params["source"]}),
+    "axis_index": lambda params: ("axis_index", {}),
+}  # fmt: skip
+
+
+def _batch(size, axis_name, trace_type, args, dims, *, kind, groups, more, line):
+    """The exchange of all frames; what all of them have is one value."""
+    params = dict(more)
+    if kind == "axis_index":
+        return core.as_array(np.asarray(params["places"], np.int32)), 0
+    (x,), (dim,) = args, dims
+    sizes = {len(group) for group in groups}
+    if dim is None and kind in ("psum", "pmax", "pmin") and len(sizes) == 1:
+        return (x * np.asarray(sizes.pop(), x.dtype) if kind == "psum" else x), None
+    frames = broadcast(x, (size,)) if dim is None else moveaxis(x, dim, 0)
+    shape = _shape(kind, tuple(frames.shape[1:]), len(groups[0]), params)
+    together = kind in ("psum", "pmax", "pmin", "all_gather", "pbroadcast") and len(groups) == 1
+    struct = ShapeDtypeStruct(shape if together else (size, *shape), frames.dtype)
+    result = io_callback(
+        functools.partial(_exchange, kind, groups, params, line, together), struct, frames, ordered=True
+    )
+    return result, None if together else 0
+
+
+def _shape(kind, shape, count, params):
+    """The shape of a device's result."""
+    shape = list(shape)
+    if kind == "all_gather":
+        axis = params["axis"]
+        return (*shape[:axis], shape[axis] * count, *shape[axis + 1 :]) if params["tiled"] else (
+            *shape[:axis], count, *shape[axis:]
+        )
+    if kind == "psum_scatter":
+        axis = params["axis"]
+        return (*shape[:axis], *([shape[axis] // count] if params["tiled"] else []), *shape[axis + 1 :])
+    if kind == "all_to_all":
+        shape[params["split_axis"]] //= count
+        shape[params["concat_axis"]] *= count
+    return tuple(shape)
+
+
+def _exchange(kind, groups, params, line, together, frames):
+    """The exchange itself, called by the program as it runs."""
+    frames = np.asarray(frames)
+    if kind == "pbroadcast":
+        result = exchange.run("all_gather", frames, groups, line=line, axis=0)[:, params["source"]]
+    else:
+        result = exchange.run(kind, frames, groups, line=line, **params)
+    return np.asarray(result[0] if together else result, order="C")
+
+
+exchange_p = Primitive("exchange")
+axis_primitive_batchers[exchange_p] = _batch
+shard_map.over_processes = run
+
+
+# ---------------------------------------------------------------------------------------------
+# Jitted functions.
+
+
+def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
+    """What a jitted function gives of arrays of which this process has parts."""
+    leaves, tree = tree_util.tree_flatten((args, kwargs))
+    types = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type) if type(x) is GlobalArray else x for x in leaves]
+    types_args, types_kwargs = tree.unflatten(types)
+    traced = function.trace(*types_args, **types_kwargs)
+    closed = traced.jaxpr
+    if len(closed.jaxpr.invars) != len(leaves):
+        raise NotImplementedError(
+            "jit over several processes: static arguments, and arrays that can be written to, are not supported; close "
+            "over them"
+        )
+    results = run_jaxpr(closed.jaxpr, closed.consts, leaves)
+    return tree_util.tree_unflatten(tree_util.tree_structure(traced.out_info), results)
+
+
+def run_jaxpr(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+    """The results of a jaxpr of arrays over several processes: functions over meshes run there, and what else there is
+    each process computes of whole arrays."""
+    known: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args)))
+
+    def value(atom):
+        return atom.val if isinstance(atom, Literal) else known[atom]
+
+    for eqn in jaxpr.eqns:
+        given = [value(atom) for atom in eqn.invars]
+        known.update(zip(eqn.outvars, _equation(eqn, given)))
+    return [value(atom) for atom in jaxpr.outvars]
+
+
+def _equation(eqn, args) -> list[Any]:
+    if eqn.primitive is shard_map_p and is_over_processes(eqn.params["mesh"]):
+        return run(args, eqn.params)
+    if eqn.primitive.name == "jit":
+        closed = eqn.params["jaxpr"]
+        return run_jaxpr(closed.jaxpr, closed.consts, args)
+    whole = [_whole(x) for x in args]
+    results = eqn.primitive.bind(*whole, **eqn.params)
+    return results if eqn.primitive.multiple_results else [results]
+
+
+def _whole(x):
+    """An array as all processes have it."""
+    if type(x) is not GlobalArray:
+        return x
+    sharding = placement(x).sharding
+    if not isinstance(sharding, NamedSharding):
+        raise NotImplementedError(f"jit over several processes: arrays must be over a mesh, got {sharding}")
+    return device_put(x, NamedSharding(sharding.mesh, PartitionSpec()))
