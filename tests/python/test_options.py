@@ -326,21 +326,6 @@ def test_device_put_copies_where_memory_is_not_to_be_shared():
     assert pointers[0] != pointers[1]
 
 
-def test_processes_and_backends():
-    for module, call in itertools.product(
-        (jax, ferrax),
-        (
-            lambda S: S.local_devices(process_index=3),
-            lambda S: S.process_index("gpu"),
-            lambda S: S.process_count("gpu"),
-            lambda S: S.process_indices("gpu"),
-        ),
-    ):
-        with pytest.raises((ValueError, RuntimeError)):
-            call(module)
-    assert ferrax.local_devices(0, "cpu")[0] is CPU and list(ferrax.process_indices("cpu")) == list(jax.process_indices("cpu"))
-
-
 @pytest.mark.parametrize(
     "call",
     [

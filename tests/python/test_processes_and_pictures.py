@@ -1,7 +1,9 @@
 """What programs of several processes ask of each other, with one process; pictures of shardings."""
 
+import itertools
 import sys
 
+import jax
 import numpy as np
 import pytest
 from oracle import module, same
@@ -169,3 +171,19 @@ def test_older_names():
     with pytest.warns(DeprecationWarning):
         from ferrax.experimental.pjit import pjit
     assert pjit is ferrax.jit
+
+
+def test_processes_and_backends():
+    for library, call in itertools.product(
+        (jax, ferrax),
+        (
+            lambda S: S.local_devices(process_index=3),
+            lambda S: S.process_index("gpu"),
+            lambda S: S.process_count("gpu"),
+            lambda S: S.process_indices("gpu"),
+        ),
+    ):
+        with pytest.raises((ValueError, RuntimeError)):
+            call(library)
+    assert ferrax.local_devices(0, "cpu")[0] is ferrax.devices()[0]
+    assert list(ferrax.process_indices("cpu")) == list(jax.process_indices("cpu"))

@@ -7,20 +7,12 @@ import signal
 import sys
 
 import numpy as np
+from expected import raises
 
 import ferrax
 import ferrax.numpy as jnp
 from ferrax import P
 from ferrax.experimental import multihost_utils
-
-
-def raises(kind, call):
-    try:
-        call()
-    except kind as error:
-        return str(error)
-    raise AssertionError(f"{call} raised nothing")
-
 
 ferrax.config.update("jax_num_cpu_devices", 2)
 ferrax.distributed.initialize()

@@ -5,18 +5,10 @@ import sys
 
 import numpy as np
 from exchange_cases import DTYPES, by_hand, cases, groupings, same_bits, values
+from expected import raises
 
 import ferrax
 from ferrax._src.parallel import exchange
-
-
-def raises(kind, call):
-    try:
-        call()
-    except kind as error:
-        return str(error)
-    raise AssertionError(f"{call} raised nothing")
-
 
 each = 3
 ferrax.config.update("jax_num_cpu_devices", each)

@@ -68,7 +68,31 @@ class AbstractValue:
         return str(self)
 
 
-class ShapedArray(AbstractValue):
+class Extents:
+    """What follows from a shape and a dtype."""
+
+    __slots__ = ()
+    shape: tuple[int, ...]
+    dtype: Any
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+
+class ShapedArray(Extents, AbstractValue):
     """The type of an array.
 
     Attributes:
@@ -133,22 +157,6 @@ class ShapedArray(AbstractValue):
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"ShapedArray is immutable: use update({name}=...) to make another.")
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def itemsize(self) -> int:
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.itemsize
 
     def update(self, **changes: Any) -> ShapedArray:
         """A copy with other `shape`, `dtype`, `weak_type`, `sharding`, `manual_axis_type` or `memory_space`."""

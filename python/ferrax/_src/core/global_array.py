@@ -16,7 +16,7 @@ import numpy as np
 
 from ferrax._src.core import placements
 from ferrax._src.core.array import Shard
-from ferrax._src.core.avals import ShapedArray
+from ferrax._src.core.avals import Extents, ShapedArray
 from ferrax._src.core.devices import Device
 from ferrax._src.core.layout import Format, dense
 from ferrax._src.core.parts import joined, parts_of
@@ -53,7 +53,7 @@ class OverProcesses(RuntimeError):
     """An array of which this process has some parts was given to what computes with whole arrays."""
 
 
-class GlobalArray:
+class GlobalArray(Extents):
     """An array of which this process holds some parts, and other processes the rest.
 
     Args: shape: of the whole; sharding: how it is laid out; parts: those of this process's devices, each on its device;
@@ -101,22 +101,6 @@ class GlobalArray:
     @property
     def format(self) -> Format:
         return Format(dense(self.ndim), self._sharding)
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def itemsize(self) -> int:
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.itemsize
 
     committed = _committed = property(lambda self: True)
     is_fully_addressable = is_fully_replicated = property(lambda self: False)

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use smallvec::smallvec;
 
+use super::collectives::{AxisReduce, AxisReduceKind};
 use super::common::{arrays, check_arity, elementwise_batch, one};
 use super::derive::{Cotangents, Tangents, each_linear, zero};
 use crate::rules::{
     Batch, Batched, Extents, IndexMap, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear,
 };
 use crate::scalar::{Body, Value};
-use crate::{ArrayType, Builder, DType, Result, Tensor, Type, op_struct};
+use crate::{ArrayType, Builder, DType, Result, Tensor, Type, Varying, op_struct};
 
 op_struct! {
     /// The identity with derivative zero.
@@ -30,6 +31,11 @@ op_struct! {
 op_struct! {
     /// Its operand under a name that policies of `checkpoint` know.
     Name "name" { name: Arc<str> }
+}
+
+op_struct! {
+    /// The operand, as a value that may differ along named axes of a mesh.
+    Pvary "pvary" { axes: Vec<Arc<str>> }
 }
 
 /// An op whose value is its operand, with these derivative rules.
@@ -114,5 +120,27 @@ identity! {
 
     fn transpose(&self, _: &mut Builder, _: &Transpose<'_>) -> Result<Cotangents> {
         not_linear(self)
+    }
+}
+
+// What is the same along axes of a mesh, taken as what may differ there: each device has a cotangent of its own for the one
+// value that all had, whose cotangent is their sum.
+identity! {
+    Pvary,
+    fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<Tangents> {
+        match eqn.tangents[0] {
+            Some(tangent) => Ok(smallvec![Some(b.emit1(self.clone(), &[tangent])?)]),
+            None => Ok(zero()),
+        }
+    }
+
+    fn transpose(&self, b: &mut Builder, eqn: &Transpose<'_>) -> Result<Cotangents> {
+        let kind = AxisReduceKind::SumInvariant;
+        let sum = AxisReduce { kind, axes: self.axes.clone(), axis_index_groups: None };
+        each_linear(b, eqn, |b, _, cotangent| b.emit1(sum.clone(), &[cotangent]))
+    }
+
+    fn varies(&self, operands: Varying) -> Varying {
+        operands.union(Varying::of(self.axes.iter().cloned()))
     }
 }

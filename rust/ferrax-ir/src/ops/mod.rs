@@ -94,7 +94,7 @@ pub use call::Call;
 pub use checkpoint::Checkpoint;
 pub use collectives::{
     AllGather, AllGatherInvariant, AllToAll, AxisIndex, AxisReduce, AxisReduceKind, Pbroadcast, Ppermute,
-    Pvary, ReduceScatter,
+    ReduceScatter,
 };
 pub use common::Accept;
 pub use compare::{Compare, CompareRow};
@@ -108,7 +108,7 @@ pub use custom::{
 pub use dot::{DotGeneral, Precision};
 pub use fft::{Fft, FftType};
 pub use gather::{Gather, GatherMode};
-pub use identities::{Copy, Name, OptimizationBarrier, StopGradient};
+pub use identities::{Copy, Name, OptimizationBarrier, Pvary, StopGradient};
 pub use linalg::{
     Cholesky, Eig, Eigh, Geqp3, Geqrf, Hessenberg, HouseholderProduct, Lu, LuPivotsToPermutation, Ormqr, Qr,
     Schur, Svd, TriangularSolve, Tridiagonal, TridiagonalSolve,

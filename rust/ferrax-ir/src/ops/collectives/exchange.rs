@@ -10,12 +10,10 @@ use smallvec::SmallVec;
 use super::super::common::one;
 use super::super::index_space::*;
 use super::super::reduce::check_number;
-use super::super::{Concatenate, DynamicSlice};
+use super::super::{Concatenate, DynamicSlice, Pvary};
 use super::groups::{by_group, stacked};
 use super::reductions::device_sum;
-use super::{
-    AxisIndex, Groups, Pvary, beside, linear_varying, merge_axes, only, shared, split_axis, times_size,
-};
+use super::{AxisIndex, Groups, beside, linear_varying, merge_axes, only, shared, split_axis, times_size};
 use crate::rules::{self, Batch, Batched, Jvp, Row, Rules, Types};
 use crate::{
     ArrayType, Atom, Builder, DType, Dim, Result, Tensor, Type, Varying, internal_error, op_struct,

@@ -40,7 +40,6 @@ macro_rules! rules_over_axes {
 
 mod exchange;
 mod groups;
-mod pvary;
 mod reductions;
 
 use std::sync::Arc;
@@ -52,7 +51,6 @@ use crate::rules::{Batch, Batched};
 use crate::{Atom, Builder, Dim, Effect, Effects, Error, Op, Result};
 
 pub use exchange::{AllGather, AllGatherInvariant, AllToAll, ReduceScatter};
-pub use pvary::Pvary;
 use reductions::linear_varying;
 
 pub use reductions::{AxisIndex, AxisReduce, AxisReduceKind, Pbroadcast, Ppermute};

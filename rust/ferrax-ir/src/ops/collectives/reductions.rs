@@ -8,9 +8,9 @@ use smallvec::SmallVec;
 use super::super::common::{check_arity, elementwise_batch, one};
 use super::super::index_space::*;
 use super::super::reduce::check_number;
-use super::super::{Compare, Concatenate, ReduceKind, Slice};
+use super::super::{Compare, Concatenate, Pvary, ReduceKind, Slice};
 use super::groups::{by_group, stacked};
-use super::{Groups, Pvary, only, shared, times_size};
+use super::{Groups, only, shared, times_size};
 use crate::rules::{self, Batch, Batched, Jvp, Row, Rules, Types, not_linear};
 use crate::{
     ArrayType, Atom, Axes, Builder, DType, Result, Shape, Tensor, Type, Varying, internal_error, op_struct,
