@@ -14,6 +14,7 @@ from ferrax._src.core.mesh import (
 )
 from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.sharding import (
+    DuplicateSpecError,
     IndivisibleError,
     NamedSharding,
     Sharding,
@@ -26,6 +27,7 @@ __all__ = [
     "AbstractDevice",
     "AbstractMesh",
     "AxisType",
+    "DuplicateSpecError",
     "IndivisibleError",
     "ManualAxisType",
     "Mesh",

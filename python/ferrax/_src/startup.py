@@ -31,5 +31,5 @@ indexing.install(_core.Array)
 at.install(_core.Array)
 array.install(_core.Array)
 ref_ops.install(state.Ref)
-explicit_types.install(constraints.reshard)
+explicit_types.install(constraints.reshard, constraints.with_sharding_constraint)
 index_checks.callback = debug_callback

@@ -89,6 +89,8 @@ def _repr(self: core.Array) -> str:
     if dtypes.issubdtype(self.dtype, dtypes.extended):
         words = _core.bind("random_unwrap", (self,), {})
         return f"Array({self.shape}, dtype={name}) overlaying:\n{np.asarray(words)}"
+    if _is_partial_sum(self):
+        return f"Array(shape={self.shape}, dtype={name}, sharding={placement(self).sharding})"
     if self.size == 0:
         text = f"[], shape={self.shape}"
     else:
@@ -101,8 +103,14 @@ def _repr(self: core.Array) -> str:
     return f"Array({text},{' ' * len('Array(') if full else ' '}{suffix}"
 
 
+def _is_partial_sum(array) -> bool:
+    """Whether the devices hold what is to be added up (`unreduced`), so that no values are shown."""
+    spec = getattr(placement(array).sharding, "spec", None)
+    return spec is not None and bool(spec.unreduced)
+
+
 def _str(self: core.Array) -> str:
-    if isinstance(self, core.Tracer):
+    if isinstance(self, core.Tracer) or _is_partial_sum(self):
         return _repr(self)
     if dtypes.issubdtype(self.dtype, dtypes.extended):
         return _repr(self)

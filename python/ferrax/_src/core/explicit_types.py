@@ -15,20 +15,31 @@ from ferrax import _core
 from ferrax._src.core.placements import COMMITTED, TYPED, number_of, numbered
 from ferrax._src.core.sharding import NamedSharding, of_type
 
-# What reshards arrays, which a higher layer writes.
+# What lays arrays out, which a higher layer writes.
 _reshard: Callable[[Any, Any], Any] | None = None
+_constrain: Callable[[Any, Any], Any] | None = None
 
 
-def install(reshard: Callable[[Any, Any], Any]) -> None:
-    """Takes `ferrax.reshard`."""
-    global _reshard
-    _reshard = reshard
+def install(reshard: Callable[[Any, Any], Any], constrain: Callable[[Any, Any], Any]) -> None:
+    """Takes `ferrax.reshard` and `lax.with_sharding_constraint`."""
+    global _reshard, _constrain
+    _reshard, _constrain = reshard, constrain
 
 
 def resharded(x: Any, sharding: Any) -> Any:
     """`ferrax.reshard`, for layers below it."""
     assert _reshard is not None
     return _reshard(x, sharding)
+
+
+def laid_out(x: Any, sharding: Any) -> Any:
+    """A traced value that is divided so: by its type where axes are explicit, else as the program says."""
+    if not isinstance(sharding, NamedSharding) or sharding.mesh.empty:
+        return x
+    if sharding.mesh.explicit_axes:
+        return resharded(x, of_type(sharding, x.ndim).update(mesh=sharding.mesh))
+    assert _constrain is not None
+    return _constrain(x, sharding)
 
 
 def typed(x: Any) -> NamedSharding | None:

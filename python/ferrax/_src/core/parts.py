@@ -1,7 +1,7 @@
 """Parts of arrays: what each device of a sharding holds, taken from the whole and put together to one.
 
 The processor's devices have one memory, in which an array lies once and whole, however it is divided. So a part is a
-copy of some of the elements, and an array that is made of parts has those of the first device for each tile. Cost: the
+copy of some of the elements (of a sum over devices, which lies there as the total, the first device holds all), and an array that is made of parts has those of the first device for each tile. Cost: the
 elements of the part; of all parts.
 """
 
@@ -31,6 +31,8 @@ def part_of(array: Array, sharding: Sharding, device: Device, index: Index) -> A
                 "strides": None,
             }
             found = _core.bind("slice", (found,), params)
+        if not sharding._holds_sum(device):
+            found = _core.bind("mul", (found, np.zeros((), found.dtype)), {})
         return place(found, SingleDeviceSharding(device, memory_kind=sharding.memory_kind))
 
 

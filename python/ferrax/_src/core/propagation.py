@@ -10,6 +10,7 @@ program; the native core remembers the answers.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -50,7 +51,11 @@ def results(program: Any, numbers: Sequence[int]) -> list[int]:
     cut = _Cuts(mesh)
     inputs = [cut.entries(x) if number & COMMITTED else None for number, x in zip(numbers, given)]
     found = _core.propagate(program, mesh.axis_sizes, inputs, _NAMES, cut.stated)
-    return [number_of(NamedSharding(mesh, cut.spec(entries), memory_kind=kind)) for entries in found]
+    shapes = [ty[0] for ty in program.out_types]
+    return [
+        number_of(NamedSharding(mesh, cut.spec(entries, shape), memory_kind=kind))
+        for entries, shape in zip(found, shapes)
+    ]
 
 
 def _typed_results(program, numbers) -> list[int]:
@@ -105,7 +110,12 @@ class _Cuts:
             return None
         return [[self.numbers[name] for name in entry_names(entry)] for entry in sharding.spec.partitions]
 
-    def spec(self, entries: list[list[int]]) -> PartitionSpec:
+    def spec(self, entries: list[list[int]], shape: Sequence[int]) -> PartitionSpec:
+        """Axes that cannot be cut into equal parts are not cut."""
+        sizes = self.mesh.axis_sizes
+        for axis, size in enumerate(shape[: len(entries)]):
+            if size % math.prod(sizes[number] for number in entries[axis]):
+                entries[axis] = []
         while entries and not entries[-1]:
             entries.pop()
         names = self.mesh.axis_names

@@ -161,6 +161,10 @@ class Sharding:
             seen[numbers] = copies[device] + 1
         return copies
 
+    def _holds_sum(self, device: Device) -> bool:
+        """Whether the device holds what its tile is: of a sum over devices (`unreduced`) the first one holds all."""
+        return True
+
     def _to_xla_hlo_sharding(self, num_dimensions: int) -> TileAssignment:
         """The devices by the tiles that they hold of arrays of so many axes; the name is JAX's."""
         return assigned(self._parts(num_dimensions), self._tile_numbers(num_dimensions))
@@ -377,6 +381,12 @@ class NamedSharding(Immutable, Sharding):
     def _parts(self, rank: int) -> tuple[int, ...]:
         sizes = self.mesh.shape
         return tuple(int(np.prod([sizes[name] for name in names])) for names in self._entries(rank))
+
+    def _holds_sum(self, device: Device) -> bool:
+        if not self.spec.unreduced:
+            return True
+        at = np.argwhere(self._concrete("_holds_sum").devices == device)[0]
+        return not any(at[self.mesh.axis_names.index(name)] for name in self.spec.unreduced)
 
     def _tile_numbers(self, rank: int) -> list[tuple[int, ...]]:
         mesh = self.mesh

@@ -8,9 +8,11 @@ import numpy as np
 
 from ferrax._core import bind
 from ferrax._src.base import dtypes
-from ferrax._src.core import Array, as_array, transfers
+from ferrax._src.core import Array, Tracer, as_array, transfers
+from ferrax._src.core.explicit_types import laid_out
 from ferrax._src.core.placement import device_put
 from ferrax._src.core.placements import placed_like
+from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax.arguments import (
     canonical_shape as _canonical_shape,
@@ -60,16 +62,21 @@ def full(shape: Shape, fill_value: Any, dtype: DTypeLike | None = None, *, shard
     else:
         result = broadcast_in_dim(value, shape, ())
     transfers.filled(result)
-    if sharding is not None:
-        return device_put(result, sharding)
-    return result
+    return result if sharding is None else _put(result, sharding)
+
+
+def _put(x, where):
+    """The array where it is asked to be; a traced one, and one of a type that is so divided, by its type."""
+    if isinstance(where, NamedSharding) and (isinstance(x, Tracer) or where.mesh.explicit_axes):
+        return laid_out(x, where)
+    return device_put(x, where)
 
 
 def _full_of_keys(shape, word, dtype, sharding):
     """Keys of which each word of the data is `word`."""
     words = full((*shape, *dtype._impl.key_shape), word, np.uint32)
     keys = bind("random_wrap", (words,), {"impl": dtype._native[1]})
-    return keys if sharding is None else device_put(keys, sharding)
+    return keys if sharding is None else _put(keys, sharding)
 
 
 def _literal(value, dtype):
@@ -118,6 +125,8 @@ def _full_like(x, fill_value, dtype, shape, sharding):
     if not (hasattr(x, "shape") and hasattr(x, "dtype")):
         x = _operand(x, "full_like")
     shape = x.shape if shape is None else _canonical_shape(shape)
+    if sharding is None and not isinstance(x, Array) and tuple(shape) == tuple(x.shape):
+        sharding = getattr(x, "sharding", None)
     if dtype is not None or not getattr(x, "weak_type", False):
         result = full(shape, fill_value, x.dtype if dtype is None else dtype, sharding=sharding)
         return placed_like(result, x) if sharding is None else result

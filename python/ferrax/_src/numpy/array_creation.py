@@ -20,7 +20,9 @@ from ferrax._src.base.errors import user_stacklevel
 from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core import Array, Tracer, as_array, concrete_or_error, transfers
 from ferrax._src.core.dlpack import from_dlpack as import_dlpack
+from ferrax._src.core.explicit_types import laid_out
 from ferrax._src.core.placement import device_put
+from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.out_sharding import with_out_sharding
@@ -44,6 +46,8 @@ def _place(x, device, out_sharding=None):
     `with_out_sharding` for `out_sharding`."""
     if device is None:
         return x if out_sharding is None else with_out_sharding("array creation", out_sharding, lambda: x)
+    if isinstance(x, Tracer) and isinstance(device, NamedSharding):
+        return laid_out(x, device)
     return device_put(x, device)
 
 

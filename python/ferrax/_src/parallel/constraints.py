@@ -152,8 +152,10 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
         if _is_stated(leaf, where):
             out.append(leaf)
             continue
-        sharding = resolved(where, leaf.shape, "shardings", function)
-        if not isinstance(leaf, core.Tracer) and core.trace_state_clean():
+        eager = not isinstance(leaf, core.Tracer) and core.trace_state_clean()
+        sharding = resolved(where, leaf.shape, "shardings", function, uneven=not eager)
+        if eager:
+            _check_devices(leaf, sharding)
             out.append(leaf if sharding is None else placed(leaf, sharding))
             continue
         named = sharding if sharding is not None else _named(where)
@@ -161,13 +163,23 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
         free = [n for n, entry in enumerate(spec) if entry is PartitionSpec.UNCONSTRAINED]
         result = sharding_constraint_p.bind(
             leaf,
-            sharding=named if isinstance(where, Sharding) or sharding is None else _named(where),
+            sharding=named if isinstance(where, Sharding) or get_abstract_mesh().empty else _named(where),
             layout=None,
             context_mesh=concrete_mesh(),
             unconstrained_dims=frozenset(free),
         )
         out.append(_typed(result, named))
     return tree.unflatten(out)
+
+
+def _check_devices(leaf, sharding) -> None:
+    """Errors: ValueError for an array that was put on other devices by request, or on these in another order."""
+    known, committed = placement(leaf)
+    if committed and sharding is not None and known._device_assignment != sharding._device_assignment:
+        raise ValueError(
+            f"with_sharding_constraint: incompatible devices: the array is on {known}, and is to be divided as {sharding}: "
+            "use ferrax.device_put"
+        )
 
 
 def _on_the_mesh_of(leaf, where):

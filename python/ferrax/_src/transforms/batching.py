@@ -114,7 +114,7 @@ def _mesh_axes(spmd_axis_name, given, axes, leaves) -> tuple[tuple[Any, ...], An
     Errors: ValueError where arguments are divided differently, where an argument that is not mapped over is divided
     over these axes, and for `spmd_axis_name` where types say something else.
     """
-    names = named_axes.as_names(spmd_axis_name)
+    names = () if spmd_axis_name is None else named_axes.as_names(spmd_axis_name)
     mesh = next((sharding.mesh for sharding in given if sharding is not None), None)
     if mesh is None:
         return names, None

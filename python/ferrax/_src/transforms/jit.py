@@ -23,6 +23,7 @@ from ferrax._src.core.devices import Device, devices
 from ferrax._src.tracing import known
 from ferrax._src.tracing.staging import output_types
 from ferrax._src.transforms import memory_plan, placed_jit, stages, stats
+from ferrax._src.tree import tree_util
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -134,7 +135,7 @@ def jit(
 
 
 def _device_of(device, backend) -> Device | None:
-    """The device that is meant; None for none."""
+    """The device that is meant; None for the backend of the CPU, where functions run anyway."""
     if device is not None and backend is not None:
         raise ValueError(f"jit takes a device or a backend, not both; got {device!r} and {backend!r}")
     if device is not None and not isinstance(device, Device):
@@ -143,7 +144,8 @@ def _device_of(device, backend) -> Device | None:
             f"{type(device).__name__}"
         )
     if device is None and backend is not None:
-        device = devices(backend)[0]
+        device = local_devices(backend=backend)[0]
+        return device if device._number else None
     return device
 
 
@@ -185,12 +187,17 @@ def _trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
     """Traces for these (possibly abstract) arguments; see `ferrax.stages.Traced`."""
     program, captured, in_tree, out_tree, donated, refs = self._traced(*args, **kwargs)
     name = self._function_name
-    return stages.Traced(program, captured, in_tree, out_tree, donated, refs, name)
+    traced = stages.Traced(program, captured, in_tree, out_tree, donated, refs, name)
+    leaves = tree_util.tree_leaves((args, kwargs))
+    if len(leaves) == in_tree.num_leaves and refs is None:
+        traced._shardings = placed_jit.shardings_of(program, leaves, captured)
+        traced._found = True
+    return traced
 
 
 def _lower(self, *args: Any, **kwargs: Any) -> stages.Lowered:
     """Traces and lowers for these (possibly abstract) arguments; see `ferrax.stages.Lowered`."""
-    return stages.Lowered(*_trace(self, *args, **kwargs)._args())
+    return _trace(self, *args, **kwargs).lower()
 
 
 def _memory_plan(self, *args: Any, **kwargs: Any) -> memory_plan.MemoryPlan:

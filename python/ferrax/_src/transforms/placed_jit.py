@@ -15,13 +15,14 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base.traceback_util import boundary
-from ferrax._src.core import named_axes, transfers
+from ferrax._src.core import named_axes, propagation, transfers
 from ferrax._src.core.devices import Device
+from ferrax._src.core.explicit_types import laid_out
 from ferrax._src.core.layout import AutoLayout, Format, check_layout
-from ferrax._src.core.mesh import AbstractMesh, mesh_of_specs
+from ferrax._src.core.mesh import AbstractMesh, Mesh, mesh_of_specs
 from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.placement import check_fits, over_devices
-from ferrax._src.core.placements import place, placed, placement
+from ferrax._src.core.placements import number_of, numbered, place, placed, placement
 from ferrax._src.core.sharding import (
     IndivisibleError,
     NamedSharding,
@@ -55,7 +56,9 @@ def check_leaves(shardings: Any, what: str, function: str = "jit") -> None:
                 raise ValueError(f"jit: {what} says where arrays are; got {leaf}, which leaves it open")
 
 
-def resolved(place: Any, shape: tuple[int, ...], what: str, function: str = "jit") -> Sharding | None:
+def resolved(
+    place: Any, shape: tuple[int, ...], what: str, function: str = "jit", uneven: bool = False
+) -> Sharding | None:
     """The sharding that is meant, checked against the shape.
 
     Errors: RuntimeError for a `PartitionSpec` where no mesh is in use; ValueError where it does not fit.
@@ -82,10 +85,32 @@ def resolved(place: Any, shape: tuple[int, ...], what: str, function: str = "jit
     try:
         check_fits(place, shape, function)
     except IndivisibleError as error:
-        raise ValueError(f"{function}: {what}: {error}") from None
+        if uneven:
+            return place
+        raise IndivisibleError(f"{function}: {what}: {error}") from None
     except ValueError as error:
         raise ValueError(f"{error} ({what})") from None
     return place
+
+
+def shardings_of(program: Any, leaves: list, captured: list) -> tuple[list, list] | None:
+    """The shardings of arguments and results, if an argument is on a mesh; those of others are on it, undivided."""
+    known = [_said_of(leaf) for leaf in leaves]
+    mesh = next((x.mesh for x in known if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh)), None)
+    if mesh is None:
+        return None
+    numbers = [0 if where is None else number_of(where) for where in known]
+    numbers += [_core.place_of(x) for x in captured]
+    found = [numbered(number).sharding for number in propagation.results(program, numbers)]
+    return [NamedSharding(mesh, PartitionSpec()) if where is None else where for where in known], found
+
+
+def _said_of(leaf) -> Sharding | None:
+    if isinstance(leaf, core.Array):
+        known = placement(leaf)
+        return known.sharding if known.committed else None
+    where = getattr(leaf, "sharding", None)
+    return where if isinstance(where, Sharding) else None
 
 
 class PlacedFunction:
@@ -135,6 +160,8 @@ class PlacedFunction:
         out, tree = tree_util.tree_flatten(self._jit(*args, **kwargs))
         if known[0] and any(self._jit._options[1]):
             self._delete_donated(leaves, args, kwargs, known[0])
+        if self._device is not None:
+            return tree.unflatten([self._on_device(x) for x in out])
         shapes = tuple([x.shape for x in out])
         places = known[1].get((tree, shapes))
         if places is None:
@@ -144,13 +171,28 @@ class PlacedFunction:
             [_put(x, where, places[1], id(x) in given) for x, where in zip(out, places[0])]
         )
 
+    def _on_device(self, x):
+        """A result on the function's device. Errors: ValueError for one that the function puts on others."""
+        where = SingleDeviceSharding(self._device)
+        if isinstance(x, core.Tracer):
+            return x
+        known, committed = placement(x)
+        if committed and known.device_set != where.device_set:
+            raise ValueError(
+                f"jit: incompatible devices: the function runs on {self._device}, and a sharding within it is over "
+                f"{', '.join(map(str, known._device_assignment))}"
+            )
+        return place(x, where)
+
     def _moved(self, args, kwargs, places) -> tuple[tuple, dict]:
         """The arguments where they are said to be. Errors: ValueError for those that were divided otherwise by
         request, unless the function has a device of its own."""
 
         def put(leaf, where):
             array = core.as_array(leaf, "jit")
-            if where is None or isinstance(array, core.Tracer):
+            if where is None or not self._device and isinstance(array, core.Tracer):
+                return leaf if where is None else laid_out(array, where)
+            if isinstance(array, core.Tracer):
                 return leaf
             known, committed = placement(array)
             # What is no array yet was put nowhere, also where a mesh is in use.
@@ -292,7 +334,7 @@ def _put(x, where, rest, given):
             return x
         where = rest
     if isinstance(x, core.Tracer):
-        return place(x, where) if isinstance(where, NamedSharding) and not given else x
+        return laid_out(x, where)
     return placed(x, where) if given else place(x, where)
 
 
@@ -311,9 +353,4 @@ def with_places(
         return PlacedFunction(jitted, None, None, device)
     if in_shardings is None and out_shardings is None:
         return jitted
-    said = [
-        leaf
-        for leaf in tree_util.tree_leaves((in_shardings, out_shardings), is_leaf=is_leaf)
-        if leaf is not None
-    ]
-    return PlacedFunction(jitted, in_shardings, out_shardings) if said else jitted
+    return PlacedFunction(jitted, in_shardings, out_shardings)

@@ -13,7 +13,7 @@ from ferrax._src import core
 from ferrax._src.base import errors
 from ferrax._src.core.jaxpr import ClosedJaxpr, jaxprs_in_params
 from ferrax._src.core.layout import Format, dense
-from ferrax._src.core.placements import WHOLE, placed
+from ferrax._src.core.placements import WHOLE, placed, placement
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing import abstract_values
 from ferrax._src.transforms import memory_plan
@@ -75,6 +75,8 @@ class _Stage:
     _shardings: tuple[list, list] | None = None
     # By JAX's name for it: whether calls with keywords are refused.
     _no_kwargs = False
+    # Whether those of results were found, not said: compiled programs tell them.
+    _found = False
 
     def __init__(self, program, captured, in_tree, out_tree, donated, refs, name):
         self._program = program
@@ -92,6 +94,7 @@ class _Stage:
     def _with_shardings(self, later):
         """The later stage, with the shardings of this one."""
         later._shardings = self._shardings
+        later._found = self._found and not isinstance(later, Compiled)
         return later
 
     @property
@@ -113,7 +116,7 @@ class _Stage:
                 OutInfo(shape, dtype, sharding)
                 for (shape, dtype, *_), sharding in zip(
                     self._program.out_types[: self.out_tree.num_leaves],
-                    self._shardings[1] if self._shardings else [None] * self.out_tree.num_leaves,
+                    self._shardings[1] if self._shardings and not self._found else [None] * self.out_tree.num_leaves,
                 )
             ]
         )
@@ -259,6 +262,16 @@ class Compiled(_Stage):
         flops, transcendentals, _ = self._program.optimise().costs()
         return _costs((flops, transcendentals, self._program.plan()[1]))
 
+    def _check_shardings(self, arrays):
+        """Errors: ValueError for arrays that were divided by request otherwise than those compiled for."""
+        for number, (x, wanted) in enumerate(zip(arrays, self._shardings[0] if self._shardings else ())):
+            known, committed = placement(x)
+            if wanted is not None and committed and known.num_devices > 1 and not known.is_equivalent_to(wanted, x.ndim):
+                raise ValueError(
+                    f"{self.fun_name} was compiled for argument {number} divided as {wanted}, and got an array that is "
+                    f"divided as {known}: use ferrax.device_put, or call the jitted function"
+                )
+
     def _places(self, side, count):
         known = self._shardings[side] if self._shardings else []
         return [WHOLE if where is None else where for where in known or [None] * count]
@@ -348,6 +361,7 @@ class Compiled(_Stage):
                     "lower and compile it for that, or call the jitted function."
                 )
             arrays.append(array)
+        self._check_shardings(arrays)
         held = [] if self._refs is None else self._refs.read(refs, self.fun_name)
         results = self._program.run(arrays + self._captured + held)
         if self._refs is not None:
