@@ -19,7 +19,7 @@ from ferrax._src.base import config
 from ferrax._src.base.flags import StateContext
 from ferrax._src.base.traceback_util import boundary
 from ferrax._src.core import api_util
-from ferrax._src.core.devices import Device, devices
+from ferrax._src.core.devices import Device, local_devices
 from ferrax._src.tracing import known
 from ferrax._src.tracing.staging import output_types
 from ferrax._src.transforms import memory_plan, placed_jit, stages, stats

@@ -117,12 +117,19 @@ class PlacedFunction:
     """A jitted function with shardings of its arguments, of its results, or of both."""
 
     def __init__(
-        self, jitted: Any, in_shardings: Any, out_shardings: Any, device: Device | None = None
+        self,
+        jitted: Any,
+        in_shardings: Any,
+        out_shardings: Any,
+        device: Device | None = None,
+        asked: tuple[bool, bool] = (False, False),
     ) -> None:
         functools.update_wrapper(self, jitted)
         self._jit = jitted
         self._in = tuple(in_shardings) if isinstance(in_shardings, list) else in_shardings
         self._out = out_shardings
+        # Whether shardings of arguments and of results were given at all, be it None.
+        self._asked = asked
         # Where all arguments are put, wherever they are.
         self._device = device
         self._static = jitted._options[0][0]
@@ -139,7 +146,7 @@ class PlacedFunction:
         return getattr(self._jit, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return with_places, (self._jit, self._in, self._out, self._device)
+        return type(self), (self._jit, self._in, self._out, self._device, self._asked)
 
     def __repr__(self) -> str:
         return repr(self._jit)
@@ -230,7 +237,7 @@ class PlacedFunction:
         """The shardings of the leaves of the arguments, None where nothing is said, all checked."""
         dynamic = self._dynamic(args)
         self._check_donated(dynamic, kwargs)
-        if self._in is None:
+        if self._in is None and not self._asked[0]:
             return []
         if kwargs:
             raise ValueError(
@@ -239,7 +246,8 @@ class PlacedFunction:
         places = _prefix(self._in, dynamic, "in_shardings")
         leaves = tree_util.tree_leaves(dynamic)
         return [
-            resolved(where, np.shape(x), "in_shardings") for where, x in zip(places, leaves)
+            resolved(self._meant(where, self._asked[0]), np.shape(x), "in_shardings")
+            for where, x in zip(places, leaves)
         ]
 
     def _check_donated(self, dynamic, kwargs) -> None:
@@ -255,13 +263,22 @@ class PlacedFunction:
                 f"jit: a donated argument's memory is a result's only if both are in one layout: {open_side} says "
                 f"Format(Layout.AUTO), and {other} does not. Say it in both or in neither"
             )
+    def _meant(self, where: Any, asked: bool) -> Any:
+        """What a place stands for; `asked`: it was given, be it None."""
+        return where
+
+    def _rest(self) -> Sharding | None:
+        """Where results are of which nothing is said, if no argument is anywhere."""
+        return None if self._device is None else SingleDeviceSharding(self._device)
 
     def _said(self, tree, shapes, known) -> tuple[list, Sharding | None]:
         """The shardings of the results, all checked, None where nothing is said; and where these are unless that
         follows from the arguments: on the same mesh, undivided."""
         dummy = tree.unflatten(range(len(shapes)))
         places = _prefix(self._out, dummy, "out_shardings")
-        places = [resolved(where, shape, "out_shardings") for where, shape in zip(places, shapes)]
+        places = [
+            resolved(self._meant(where, self._asked[1]), shape, "out_shardings") for where, shape in zip(places, shapes)
+        ]
         said = [where for where in [*places, *known] if where is not None]
         devices = {where._device_assignment for where in said}
         if len(devices) > 1:
@@ -269,9 +286,7 @@ class PlacedFunction:
                 "jit: incompatible devices: in_shardings and out_shardings are over different devices, "
                 + " and ".join(", ".join(map(str, some)) for some in devices)
             )
-        rest: Sharding | None = said[0] if said else None
-        if not said and self._device:
-            rest = SingleDeviceSharding(self._device)
+        rest: Sharding | None = said[0] if said else self._rest()
         if isinstance(rest, NamedSharding):
             rest = NamedSharding(rest.mesh, PartitionSpec())
         return places, rest
@@ -351,6 +366,6 @@ def with_places(
     """The jitted function with these shardings, or on this device; itself where they say nothing."""
     if device is not None:
         return PlacedFunction(jitted, None, None, device)
-    if in_shardings is None and out_shardings is None:
+    if out_shardings is None and not any(tree_util.tree_leaves(in_shardings, is_leaf=is_leaf)):
         return jitted
     return PlacedFunction(jitted, in_shardings, out_shardings)
