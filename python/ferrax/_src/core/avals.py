@@ -426,6 +426,8 @@ def _struct_sharding(sharding, shape):
         check_concrete(sharding, "ShapeDtypeStruct")
         sharding = sharding.sharding
     if isinstance(sharding, PartitionSpec):
+        if len(sharding) > len(shape):
+            raise ValueError(f"ShapeDtypeStruct: {sharding} has more entries than the shape {shape} has axes")
         sharding = NamedSharding(_mesh_in_use("ShapeDtypeStruct", sharding), sharding)
     if sharding is not None and not isinstance(sharding, Sharding):
         raise ValueError(

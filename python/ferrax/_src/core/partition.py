@@ -218,6 +218,9 @@ def names_of(partitions: Iterable[Any]) -> list:
 
 
 def filled(spec: PartitionSpec, rank: int) -> PartitionSpec:
-    """The spec with an entry for each of `rank` axes, UNCONSTRAINED as None: that of a type."""
+    """The spec with an entry for each of `rank` axes, UNCONSTRAINED as None: that of a type. Entries beyond stay if
+    they say something."""
     entries = [None if entry is _UNCONSTRAINED else entry for entry in spec.partitions]
+    while len(entries) > rank and entries[-1] is None:
+        entries.pop()
     return spec.update(partitions=entries + [None] * (rank - len(entries)))

@@ -67,7 +67,7 @@ def device_put(
     device: Any = None,
     src: Any = None,
     *,
-    donate: bool = False,
+    donate: Any = False,
     may_alias: Any = None,
 ) -> Any:
     """The leaves of a tree as arrays that are where they are asked to be.
@@ -76,8 +76,9 @@ def device_put(
         x: a tree of arrays and scalars.
         device, src: where to and where from: None (anywhere), a device, a sharding, a `PartitionSpec` of
             the mesh in use, a `Format`, a `memory.Space`, or a tree of these above the leaves.
-        donate: whether the memory of arrays may be reused, for which there is no need here: without
-            `may_alias=False` a result has the memory of its array.
+        donate: whether the memory of arrays may be reused, or a tree of such above the leaves. There is no need
+            for it here: without `may_alias=False` a result has the memory of its array. Arrays that go to their devices
+            in another order are deleted.
         may_alias: False for results that share no memory with `x`.
 
     Errors: ValueError for other places and trees, for shardings that the leaf's shape does not fit
@@ -87,13 +88,14 @@ def device_put(
     >>> ferrax.device_put({"a": np.float32(1.0)}, ferrax.devices()[0])
     {'a': Array(1., dtype=float32)}
     """
-    if donate and may_alias:
+    if may_alias and any(tree_util.tree_leaves(donate)):
         raise ValueError("device_put: donate and may_alias cannot both be true")
     leaves, tree = tree_util.tree_flatten(x)
     places = _places("device", device, x, len(leaves))
     _places("src", src, x, len(leaves))
+    donates = tree_util.broadcast_prefix(donate, x)
 
-    def put(leaf, place):
+    def put(leaf, place, donated):
         if over_processes is not None and type(leaf) is GlobalArray:
             place = _sharding(place, leaf)
             return leaf if place is None else over_processes(leaf, place)
@@ -104,6 +106,7 @@ def device_put(
                 "to a jitted function; keep a copy (x.copy()) if it is needed afterwards"
             )
         place = _sharding(place, array)
+        given = array
         if may_alias is False and array is leaf:
             array = _unshared(array)
         if place is None:
@@ -114,10 +117,21 @@ def device_put(
         if array is not leaf:
             return placements.place(array, place)
         transfers.moved(array, placement(array).sharding, place, True)
-        return placed(array, place)
+        found = placed(array, place)
+        if donated and given is leaf and _other_order(placement(given).sharding, place, given.ndim):
+            given.delete()
+        return found
 
     with transfers.explicit():
-        return tree.unflatten([put(leaf, place) for leaf, place in zip(leaves, places)])
+        return tree.unflatten(list(map(put, leaves, places, donates)))
+
+
+def _other_order(before, after, rank) -> bool:
+    """Whether an array goes to the same devices in another order, and none holds what it held: there it is given up, as
+    everywhere else nothing is, since memory is shared."""
+    if before.num_devices == 1 or before.device_set != after.device_set or before.is_fully_replicated:
+        return False
+    return before._device_assignment != after._device_assignment and not before.is_equivalent_to(after, rank)
 
 
 def _sharding(place, array):

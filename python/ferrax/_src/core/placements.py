@@ -137,7 +137,8 @@ def explicit_spec(array: Any) -> NamedSharding | None:
     sharding = placement(array).sharding
     if isinstance(sharding, NamedSharding) and not sharding.mesh.empty:
         return of_type(sharding, array.ndim)
-    if isinstance(array, _core.Tracer) and not (mesh := get_abstract_mesh()).empty:
+    traced = isinstance(array, _core.Tracer)
+    if not (mesh := get_abstract_mesh()).empty and (traced or not mesh._any_axis_manual):
         return NamedSharding(mesh, PartitionSpec(*[None] * array.ndim))
     return None
 

@@ -58,6 +58,24 @@ def results(program: Any, numbers: Sequence[int]) -> list[int]:
     ]
 
 
+def _with_auto_axes(program, numbers, mesh, specs) -> list[PartitionSpec | None]:
+    """Specs by explicit axes with those by the other axes, which follow from what they are made of."""
+    cut = _Cuts(mesh)
+    inputs = [cut.entries(numbered(number).sharding) if number & COMMITTED else None for number in numbers]
+    found = _core.propagate(program, mesh.axis_sizes, inputs, _NAMES, cut.stated)
+    auto, shapes = set(mesh.auto_axes), [ty[0] for ty in program.out_types]
+    both: list[PartitionSpec | None] = []
+    for spec, entries, shape in zip(specs, found, shapes):
+        more = filled(cut.spec(entries, shape), len(shape)).partitions
+        known = filled(PartitionSpec() if spec is None else spec, len(shape))
+        joined = [
+            (*entry_names(own), *(name for name in entry_names(other) if name in auto))
+            for own, other in zip(known.partitions, more)
+        ]
+        both.append(known.update(partitions=joined) if any(joined) or spec is not None else None)
+    return both
+
+
 def _typed_results(program, numbers) -> list[int]:
     """Of one operation, which the rules may refuse, or of a program, whose operations were checked."""
     mesh = _mesh_of_all(numbers)
@@ -73,8 +91,11 @@ def _typed_results(program, numbers) -> list[int]:
             _check_context(name, numbers)
     specs = specs_of(jaxpr, [_spec(given, mesh) for given in numbers], mesh.shape, strict=one)
     asked = any(number & COMMITTED for number in numbers)
+    specs = [None if spec is None else _shown(spec, mesh) for spec in specs]
+    if mesh._any_axis_auto and isinstance(mesh, Mesh) and not one:
+        specs = _with_auto_axes(program, numbers, mesh, specs)
     return [
-        number_of(NamedSharding(mesh, _shown(spec, mesh)), committed=asked or spec is not None)
+        number_of(NamedSharding(mesh, PartitionSpec() if spec is None else spec), committed=asked or spec is not None)
         if spec is not None or asked
         else number_of(NamedSharding(mesh, PartitionSpec(*[None] * out.aval.ndim)), committed=False)
         for spec, out in zip(specs, jaxpr.outvars)
@@ -116,7 +137,7 @@ class _Cuts:
         for axis, size in enumerate(shape[: len(entries)]):
             if size % math.prod(sizes[number] for number in entries[axis]):
                 entries[axis] = []
-        while entries and not entries[-1]:
+        while entries and not entries[-1] and not self.mesh.explicit_axes:
             entries.pop()
         names = self.mesh.axis_names
         return PartitionSpec(*(tuple(names[number] for number in entry) for entry in entries))
@@ -180,11 +201,12 @@ def _auto_pair(x, y, x_shape, y_shape, rank) -> int:
     if not named:
         return next((number for _, number, _ in given if number & COMMITTED), given[0][1])
     mesh, kind = named[0][0].mesh, named[0][0].memory_kind
+    wide = [max(pair) for pair in zip(*((1,) * (rank - len(shape)) + tuple(shape) for shape in (x_shape, y_shape)))]
     entries: list[tuple[Any, ...]] = [()] * rank
     for sharding, shape in named:
         own = [entry_names(entry) for entry in sharding.spec.partitions]
         for axis, (names, size) in enumerate(zip(own, shape), rank - len(shape)):
-            if size != 1:
+            if size != 1 or wide[axis] == 1:
                 entries[axis] = _agreed(entries[axis], names)
     used: set[Any] = set()
     kept: list[tuple[Any, ...]] = []

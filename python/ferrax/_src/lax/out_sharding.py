@@ -31,6 +31,8 @@ def with_out_sharding(
         return function(*args, **kwargs)
     if isinstance(where.mesh, Mesh):
         check_devices(where, name)
+    if where.spec.unreduced and name in _NO_SUMS:
+        raise NotImplementedError(f"{name}: its result is no sum over devices, got out_sharding={where.spec}")
     if name in _SAME_SUMS:
         _check_sums(name, args[0], where.spec)
     with unchecked(where.spec):
@@ -40,6 +42,11 @@ def with_out_sharding(
 
 # Functions that move elements, of which sums over devices stay such.
 _SAME_SUMS = {"reshape", "ravel"}
+# Functions whose results are no sums of what devices could have.
+_NO_SUMS = {
+    "at[].multiply", "at[].divide", "at[].power", "at[].min", "at[].max", "segment_prod", "segment_min", "segment_max",
+    "conv_general_dilated", "reduce", "percentile",
+}  # fmt: skip
 
 
 def _check_sums(name, x, asked) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ferrax._core import Array, bind
+from ferrax._src.core.explicit_types import retyped, typed
 from ferrax._src.core.typing import ArrayLike, Shape
 from ferrax._src.lax.arguments import (
     canonical_axis as _canonical_axis,
@@ -141,6 +142,20 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
     return expand_dims(x, tuple(range(rank - x.ndim)))
 
 
+def _typed_like(result: Array, arr: Any, like: Any) -> Array:
+    """A result with the explicit type of `like`. Errors: ValueError where an axis of `arr` is divided otherwise."""
+    wanted, own = typed(like), typed(arr)
+    if wanted is None:
+        return result
+    last = wanted.spec.partitions[result.ndim - arr.ndim :]
+    if own is not None and any(a is not None and a != b for a, b in zip(own.spec.partitions, last)):
+        raise ValueError(
+            f"broadcast_like: an array that is divided as {own.spec} cannot be broadcast to one that is divided as "
+            f"{wanted.spec}: reshard it"
+        )
+    return retyped(result, wanted)
+
+
 def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
     """Broadcasts ``arr`` to ``like_arr``'s shape by NumPy's rules (ValueError if it cannot).
 
@@ -150,8 +165,8 @@ def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
     Array([[0, 1],
            [0, 1]], dtype=int32)
     """
-    arr = _operand(arr, "broadcast_like")
-    return _broadcast_to(arr, _operand(like_arr, "broadcast_like", 1).shape)
+    arr, like = _operand(arr, "broadcast_like"), _operand(like_arr, "broadcast_like", 1)
+    return _typed_like(_broadcast_to(arr, like.shape), arr, like)
 
 
 def _broadcast_to(x: Array, shape: tuple[int, ...]) -> Array:

@@ -19,9 +19,11 @@ from ferrax._src.base import config, dtypes
 from ferrax._src.base.errors import user_stacklevel
 from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core import Array, Tracer, as_array, concrete_or_error, transfers
+from ferrax._src.core.devices import Device
 from ferrax._src.core.dlpack import from_dlpack as import_dlpack
 from ferrax._src.core.explicit_types import laid_out
 from ferrax._src.core.placement import device_put
+from ferrax._src.core.placements import placement
 from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
@@ -49,6 +51,13 @@ def _place(x, device, out_sharding=None):
     if isinstance(x, Tracer) and isinstance(device, NamedSharding):
         return laid_out(x, device)
     return device_put(x, device)
+
+
+def _check_moves(x, device) -> None:
+    """Errors: ValueError for an array that was put on another device by request."""
+    known, committed = placement(x)
+    if committed and isinstance(device, Device) and known.device_set != {device}:
+        raise ValueError(f"jnp.array: incompatible devices: the array is on {known}, not on {device}: use ferrax.device_put")
 
 
 # ---------------------------------------------------------------------------- array, asarray
@@ -174,6 +183,7 @@ def array(  # noqa: A002
         out = _to_array(object, dtype, copy)
         if ndmin > out.ndim:
             out = lax.expand_dims(out, tuple(range(ndmin - out.ndim)))
+        _check_moves(object, device)
         return _place(out, device, out_sharding)
     except Exception:
         leave()

@@ -307,7 +307,9 @@ def _undivided(mesh, leaf):
     abstract = of_type(NamedSharding(mesh, known), leaf.ndim)
     if isinstance(leaf, core.Tracer) or not core.trace_state_clean():
         return _typed(reshard_p.bind(leaf, dst_sharding=abstract, concrete_mesh=None), abstract)
-    over = over_devices(mesh)
+    over, own = over_devices(mesh), placement(leaf).sharding
+    if over is None and isinstance(own, NamedSharding) and isinstance(own.mesh, Mesh):
+        over = own.mesh.update(axis_types=mesh.axis_types) if own.mesh.shape_tuple == mesh.shape_tuple else None
     return leaf if over is None else placed(leaf, abstract.update(mesh=over))
 
 

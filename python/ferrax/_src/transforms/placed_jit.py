@@ -105,6 +105,12 @@ def shardings_of(program: Any, leaves: list, captured: list) -> tuple[list, list
     return [NamedSharding(mesh, PartitionSpec()) if where is None else where for where in known], found
 
 
+def _without_devices(place) -> bool:
+    """Whether a place is over a mesh of which no devices are known."""
+    mesh = place.mesh if isinstance(place, NamedSharding) else None
+    return isinstance(mesh, AbstractMesh) and not mesh.empty and over_devices(mesh) is None
+
+
 def _said_of(leaf) -> Sharding | None:
     if isinstance(leaf, core.Array):
         known = placement(leaf)
@@ -299,6 +305,11 @@ class PlacedFunction:
     def _stage(self, staged, args, kwargs):
         known = self._inputs(args, kwargs)
         shapes = [shape for shape, *_ in staged._program.out_types[: staged.out_tree.num_leaves]]
+        if self._device is not None:
+            on = SingleDeviceSharding(self._device)
+            staged._shardings = [on] * staged.in_tree.num_leaves, [on] * len(shapes)
+            return staged
+        staged._without_devices = any(map(_without_devices, tree_util.tree_leaves((self._in, self._out), is_leaf=is_leaf)))
         staged._shardings = known, self._outputs(staged.out_tree, shapes, known)
         return staged
 

@@ -77,6 +77,8 @@ class _Stage:
     _no_kwargs = False
     # Whether those of results were found, not said: compiled programs tell them.
     _found = False
+    # Whether shardings are over a mesh without devices.
+    _without_devices = False
 
     def __init__(self, program, captured, in_tree, out_tree, donated, refs, name):
         self._program = program
@@ -94,6 +96,7 @@ class _Stage:
     def _with_shardings(self, later):
         """The later stage, with the shardings of this one."""
         later._shardings = self._shardings
+        later._without_devices = self._without_devices
         later._found = self._found and not isinstance(later, Compiled)
         return later
 
@@ -186,9 +189,18 @@ class Lowered(_Stage):
         abstract_values.refuse(program)
         super().__init__(program, *args)
 
-    def compile(self, compiler_options: Any = None) -> Compiled:
-        """Compiles for the CPU. `compiler_options` must be empty: there are none."""
+    def compile(self, compiler_options: Any = None, *, device_assignment: Any = None) -> Compiled:
+        """Compiles for the CPU. `compiler_options` must be empty: there are none.
+
+        `device_assignment` are the devices of a function whose shardings are over a mesh without devices. Errors:
+        RuntimeError where such a function is not given any.
+        """
         check_compiler_options(compiler_options)
+        if self._without_devices and device_assignment is None:
+            raise RuntimeError(
+                f"{self.fun_name}: in_shardings or out_shardings are over a mesh without devices: pass device_assignment, or "
+                "set a mesh with ferrax.set_mesh"
+            )
         self._program.compile()
         return self._with_shardings(Compiled(*self._args()))
 
@@ -266,7 +278,8 @@ class Compiled(_Stage):
         """Errors: ValueError for arrays that were divided by request otherwise than those compiled for."""
         for number, (x, wanted) in enumerate(zip(arrays, self._shardings[0] if self._shardings else ())):
             known, committed = placement(x)
-            if wanted is not None and committed and known.num_devices > 1 and not known.is_equivalent_to(wanted, x.ndim):
+            several = wanted is not None and wanted.num_devices > 1
+            if several and committed and known.num_devices > 1 and not known.is_equivalent_to(wanted, x.ndim):
                 raise ValueError(
                     f"{self.fun_name} was compiled for argument {number} divided as {wanted}, and got an array that is "
                     f"divided as {known}: use ferrax.device_put, or call the jitted function"
