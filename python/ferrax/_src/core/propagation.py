@@ -16,7 +16,7 @@ from typing import Any
 
 from ferrax import _core
 from ferrax._src.core.devices import Device
-from ferrax._src.core.jaxpr import ClosedJaxpr
+from ferrax._src.core.jaxpr import ClosedJaxpr, Literal
 from ferrax._src.core.mesh import AbstractMesh, Mesh, concrete_mesh, get_abstract_mesh
 from ferrax._src.core.partition import PartitionSpec, entry_names, filled, names_of
 from ferrax._src.core.placements import (
@@ -94,12 +94,27 @@ def _typed_results(program, numbers) -> list[int]:
     specs = [None if spec is None else _shown(spec, mesh) for spec in specs]
     if mesh._any_axis_auto and isinstance(mesh, Mesh) and not one:
         specs = _with_auto_axes(program, numbers, mesh, specs)
+    kinds = [None] if one else _last_axis_types(jaxpr)
     return [
-        number_of(NamedSharding(mesh, PartitionSpec() if spec is None else spec), committed=asked or spec is not None)
+        number_of(
+            NamedSharding(mesh if kind is None else mesh.update(axis_types=kind), PartitionSpec() if spec is None else spec),
+            committed=asked or spec is not None,
+        )
         if spec is not None or asked
         else number_of(NamedSharding(mesh, PartitionSpec(*[None] * out.aval.ndim)), committed=False)
-        for spec, out in zip(specs, jaxpr.outvars)
+        for spec, out, kind in zip(specs, jaxpr.outvars, kinds * (len(specs) if one else 1))
     ]
+
+
+def _last_axis_types(jaxpr) -> list[Any]:
+    """For each output the types of axes of the mesh over which a `reshard` says that it is, if one does."""
+    said = {
+        out: eqn.params["dst_sharding"].mesh.axis_types
+        for eqn in jaxpr.eqns
+        if eqn.primitive.name == "reshard"
+        for out in eqn.outvars
+    }
+    return [None if isinstance(out, Literal) else said.get(out) for out in jaxpr.outvars]
 
 
 def _check_context(name, numbers) -> None:
@@ -145,8 +160,11 @@ class _Cuts:
     def stated(self, name: str, params: dict[str, Any]) -> tuple[list[Any], bool, bool]:
         """What an equation says of its results; see `_core.propagate`."""
         rule, passes = _STATED[name]
-        found = [self.entries(sharding) for sharding in rule(params)]
-        return found, not params.get("unconstrained_dims"), passes
+        said = rule(params)
+        found = [self.entries(sharding) for sharding in said]
+        # Of axes that are not explicit a `reshard` says nothing.
+        opened = name == "reshard" and said[0].mesh._any_axis_auto
+        return found, not opened and not params.get("unconstrained_dims"), passes or opened
 
 
 def _said(program, meshes=()) -> list[Sharding]:

@@ -9,7 +9,7 @@ import numpy as np
 from ferrax._core import bind
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array, Tracer, as_array, transfers
-from ferrax._src.core.explicit_types import laid_out
+from ferrax._src.core.explicit_types import laid_out, retyped, typed
 from ferrax._src.core.placement import device_put
 from ferrax._src.core.placements import placed_like
 from ferrax._src.core.sharding import NamedSharding
@@ -129,7 +129,10 @@ def _full_like(x, fill_value, dtype, shape, sharding):
         sharding = getattr(x, "sharding", None)
     if dtype is not None or not getattr(x, "weak_type", False):
         result = full(shape, fill_value, x.dtype if dtype is None else dtype, sharding=sharding)
-        return placed_like(result, x) if sharding is None else result
+        if sharding is not None:
+            return result
+        known = typed(x) if tuple(shape) == tuple(x.shape) else None
+        return placed_like(result, x) if known is None else retyped(result, known)
     value = _operand(fill_value, "full_like", 1)
     if value.ndim:
         raise TypeError(

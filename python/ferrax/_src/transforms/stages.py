@@ -14,6 +14,7 @@ from ferrax._src.base import errors
 from ferrax._src.core.jaxpr import ClosedJaxpr, jaxprs_in_params
 from ferrax._src.core.layout import Format, dense
 from ferrax._src.core.placements import WHOLE, placed, placement
+from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing import abstract_values
 from ferrax._src.transforms import memory_plan
@@ -128,6 +129,9 @@ class _Stage:
     def in_avals(self):
         count = self.in_tree.num_leaves
         avals = [core.ShapedArray(*ty) for ty in self._program.in_types[:count]]
+        if self._shardings and len(self._shardings[0]) == count:
+            named = [where if isinstance(where, NamedSharding) else None for where in self._shardings[0]]
+            avals = [x if where is None else x.update(sharding=where) for x, where in zip(avals, named)]
         return self.in_tree.unflatten(avals)
 
     @property

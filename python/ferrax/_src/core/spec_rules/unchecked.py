@@ -25,7 +25,7 @@ def unchecked(wanted: Any = None) -> Iterator[None]:
     before, outer = named_axes.mesh_in_use(), _state.wanted
     _state.depth += 1
     _state.wanted = wanted
-    named_axes.set_mesh((*before[:3], wanted or True))
+    named_axes.set_mesh((*before[:3], True if wanted is None else wanted))
     try:
         yield
     finally:
