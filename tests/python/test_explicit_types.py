@@ -105,7 +105,6 @@ CASES = {
     "cumsum of what is cut": (lambda S, a: S.jnp.cumsum(a, 0), [A]),
     "tile": (lambda S, a: S.jnp.tile(a, (1, 2)), [A]),
     "fft": (lambda S, a: S.jnp.fft.fft(a, axis=1).real, [A]),
-    "inverse": (lambda S, a: S.lax.linalg.cholesky(a + 9 * S.jnp.eye(2)[None], symmetrize_input=False), [((8, 2, 2), "x")]),
     "take": (lambda S, a: S.jnp.take(a, np.array([0, 1]), 1), [A]),
     "take of what is cut": (lambda S, a: S.jnp.take(a, np.array([0, 1]), 0), [A]),
     "get": (lambda S, a: a.at[np.array([0, 1])].get(out_sharding=S.jax.P(None, None)), [A]),
@@ -165,6 +164,61 @@ MODES = ("eager", "jit")
 @pytest.mark.parametrize("name", CASES)
 def test_types_of_results(name):
     function, arguments = CASES[name]
+
+    @same
+    def case(S):
+        with S.jax.set_mesh(mesh_of(S)):
+            given = [put(S, *one) for one in arguments]
+            run = functools.partial(function, S)
+            return [outcome(S, lambda: run(*given)), outcome(S, lambda: S.jax.jit(run)(*given))]
+
+    case()
+
+
+U = lambda S, a: S.jax.reshard(a, S.jax.P(unreduced={"y"}))  # noqa: E731
+R = lambda S, a: S.jax.reshard(a, S.jax.P(reduced={"y"}))  # noqa: E731
+SUMS = {
+    "to and from": (lambda S, a: (U(S, a), S.jax.reshard(U(S, a), S.jax.P("x")), R(S, a)), [WHOLE]),
+    "added": (lambda S, a: U(S, a) + U(S, a), [WHOLE]),
+    "added to a number": (lambda S, a: U(S, a) + 1, [WHOLE]),
+    "added to what is whole": (lambda S, a: U(S, a) + a, [WHOLE]),
+    "scaled": (lambda S, a: U(S, a) * 2, [WHOLE]),
+    "scaled by what is reduced": (lambda S, a: U(S, a) * R(S, a), [WHOLE]),
+    "multiplied in one program": (lambda S, a: S.jax.jit(lambda u: u * u)(U(S, a)), [WHOLE]),
+    "subtracted": (lambda S, a: U(S, a) - U(S, a), [WHOLE]),
+    "negated": (lambda S, a: -U(S, a), [WHOLE]),
+    "sin": (lambda S, a: S.jnp.sin(U(S, a)), [WHOLE]),
+    "converted": (lambda S, a: U(S, a).astype("float16").astype("float32"), [WHOLE]),
+    "summed": (lambda S, a: (U(S, a).sum(0), U(S, a).sum()), [WHOLE]),
+    "moved": (lambda S, a: (U(S, a).T, U(S, a).reshape(128), S.lax.expand_dims(U(S, a), (1,)), S.lax.slice(U(S, a), (0, 0), (2, 2))), [WHOLE]),
+    "turned": (lambda S, a: S.lax.rev(U(S, a), (0,)), [WHOLE]),
+    "joined": (lambda S, a: S.jnp.concatenate([U(S, a), U(S, a)]), [WHOLE]),
+    "joined with others": (lambda S, a: S.jnp.concatenate([U(S, a), a]), [WHOLE]),
+    "multiplied": (lambda S, a: U(S, a) @ a.T, [WHOLE]),
+    "chosen": (lambda S, a: S.lax.select(a > 0, U(S, a), U(S, a)), [WHOLE]),
+    "padded": (lambda S, a: S.lax.pad(U(S, a), 0.0, ((1, 0, 0), (0, 0, 0))), [WHOLE]),
+    "reduced": (lambda S, a: (S.jnp.sin(R(S, a)), R(S, a) * R(S, a), R(S, a) * 2, R(S, a).sum(0), R(S, a).T), [WHOLE]),
+    "reduced beside others": (lambda S, a: R(S, a) * a, [WHOLE]),
+    "reduced and indexed": (lambda S, a: S.lax.dynamic_slice(R(S, a), (0, 0), (2, 2)), [WHOLE]),
+    "sum left unreduced": (lambda S, a: S.lax.reduce_sum(a, axes=(1,), out_sharding=S.jax.P(None, unreduced={"y"})), [ROW]),
+    "sum left unreduced otherwise": (
+        lambda S, a: S.lax.reduce_sum(a, axes=(1,), out_sharding=S.jax.P(None, unreduced={"x"})), [ROW],
+    ),
+    "reshape to a sum": (lambda S, a: S.jnp.reshape(a, 128, out_sharding=S.jax.P(unreduced={"y"})), [WHOLE]),
+    "gradient by what is reduced": (lambda S, a: S.jax.grad(lambda r: (r * r).sum())(R(S, a)), [WHOLE]),
+    "gradient by a sum": (
+        lambda S, a: S.jax.grad(lambda u: S.jax.reshard(u, S.jax.P()).sum())(U(S, a)), [WHOLE],
+    ),
+    "gradient of weights": (
+        lambda S, w, x: S.jax.grad(lambda w: S.jnp.dot(x, w).sum())(S.jax.reshard(w, S.jax.P(reduced={"x"}))), [((16, 4),), A],
+    ),
+    "shown": (lambda S, a: S.jnp.zeros(len(repr(U(S, a)).split("unreduced"))), [WHOLE]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_over_devices(name):
+    function, arguments = SUMS[name]
 
     @same
     def case(S):

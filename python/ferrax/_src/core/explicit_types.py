@@ -55,7 +55,15 @@ def typed(x: Any) -> NamedSharding | None:
 
 
 def all_typed(values: Sequence[Any]) -> list[NamedSharding | None]:
-    return [typed(x) for x in values]
+    """`typed` of each; of what has a type only, that."""
+    return [typed(x) if isinstance(x, _core.Array) else _of_struct(x) for x in values]
+
+
+def _of_struct(x) -> NamedSharding | None:
+    sharding = getattr(x, "sharding", None)
+    if not isinstance(sharding, NamedSharding) or not sharding.mesh.explicit_axes:
+        return None
+    return NamedSharding(sharding.mesh, of_type(sharding, len(x.shape)).spec)
 
 
 def without_axis(sharding: NamedSharding | None, axis: int | None) -> NamedSharding | None:

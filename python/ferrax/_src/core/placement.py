@@ -13,6 +13,7 @@ from ferrax._src import core
 from ferrax._src.base import config, dtypes
 from ferrax._src.core import placements, transfers
 from ferrax._src.core.devices import Device, Space
+from ferrax._src.core.explicit_types import laid_out
 from ferrax._src.core.global_array import GlobalArray
 from ferrax._src.core.layout import AutoLayout, Format, check_layout
 from ferrax._src.core.mesh import (
@@ -111,6 +112,8 @@ def device_put(
             array = _unshared(array)
         if place is None:
             return array
+        if isinstance(array, core.Tracer) and isinstance(place, NamedSharding) and place.mesh.explicit_axes:
+            return laid_out(array, place)
         if over_processes is not None and not isinstance(array, core.Tracer):
             if not (place.is_fully_addressable and placement(array).sharding.is_fully_addressable):
                 return over_processes(array, place)

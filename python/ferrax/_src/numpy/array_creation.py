@@ -48,9 +48,7 @@ def _place(x, device, out_sharding=None):
     `with_out_sharding` for `out_sharding`."""
     if device is None:
         return x if out_sharding is None else with_out_sharding("array creation", out_sharding, lambda: x)
-    if isinstance(x, Tracer) and isinstance(device, NamedSharding):
-        return laid_out(x, device)
-    return device_put(x, device)
+    return x if isinstance(x, Tracer) else device_put(x, device)
 
 
 def _check_moves(x, device) -> None:
@@ -184,6 +182,8 @@ def array(  # noqa: A002
         if ndmin > out.ndim:
             out = lax.expand_dims(out, tuple(range(ndmin - out.ndim)))
         _check_moves(object, device)
+        if isinstance(out, Tracer) and isinstance(device, NamedSharding):
+            return laid_out(out, device)
         return _place(out, device, out_sharding)
     except Exception:
         leave()

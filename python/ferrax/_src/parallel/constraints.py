@@ -354,8 +354,9 @@ def auto_axes(
         if where is None:
             raise TypeError("auto_axes: out_sharding is missing: give it to auto_axes or to the call")
         before, mesh = _over_other_axes("auto_axes", axes, AxisType.Auto, where)
-        if mesh == get_abstract_mesh():
-            return f(*args, **kwargs)
+        if mesh == before:
+            out = f(*args, **kwargs)
+            return out if mesh == get_abstract_mesh() else with_sharding_constraint(out, where)
         with using_abstract(mesh):
             out = f(*tree_util.tree_map(functools.partial(_undivided, mesh), args), **kwargs)
         with using_abstract(before):
@@ -393,8 +394,6 @@ def explicit_axes(
         if where is None:
             raise TypeError("explicit_axes: in_sharding is missing: give it to explicit_axes or to the call")
         before, explicit = _over_other_axes("explicit_axes", axes, AxisType.Explicit, where)
-        if explicit == get_abstract_mesh():
-            return f(*args, **kwargs)
         with using_abstract(explicit):
             out = f(*reshard(args, where), **kwargs)
         with using_abstract(before):

@@ -16,7 +16,7 @@ from ferrax._src import core
 from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import api_util, float0 as float0_leaves, named_axes
 from ferrax._src.core.avals import ShapeDtypeStruct
-from ferrax._src.core.explicit_types import all_typed
+from ferrax._src.core.explicit_types import all_typed, set_type
 from ferrax._src.core.jaxpr import ClosedJaxpr, DebugInfo
 from ferrax._src.core.values import abstract_type
 from ferrax._src.state import arguments as ref_args
@@ -48,10 +48,14 @@ class Flat:
         self.num_out = 0
         # The explicit types of the results, over axes of a mesh.
         self.types: Any = None
+        # Those of the leaves of the arguments, if they are not those of values.
+        self.explicit: Any = ()
         self.refs = refs
         self.kind = kind
 
     def __call__(self, leaves):
+        for leaf, sharding in zip(leaves, self.explicit):
+            set_type(leaf, sharding)
         if self.refs:
             leaves = self.place_refs(leaves)
         args, kwargs = self.in_tree.unflatten(leaves)
@@ -116,15 +120,18 @@ def stage(fun, args, kwargs, kind="stage", writes=False, structs=False):
     names = functools.partial(api_util.argument_names, fun, args, kwargs)
     refs = ref_args.of_leaves(leaves)
     types = [abstract_type(x) for x in leaves]
+    explicit = all_typed(leaves)
+    explicit = explicit if any(explicit) else []
     key = None
     if not refs:
-        result, key = known.find(fun, (kind, structs, in_tree, *types))
+        result, key = known.find(fun, (kind, structs, in_tree, *types, *explicit))
         if result is not None:
             program, captured, flat = result
             return program, list(captured), flat
     ref_args.check_distinct(refs, fun, kind, names)
     flat = Flat(fun, in_tree, refs=refs)
     flat.structs = {} if structs else None
+    flat.explicit = explicit
     program, captured, flat.touched = _core.trace_program(
         flat, kind, api_util.fun_name(fun), types, names
     )
@@ -143,15 +150,17 @@ def stage(fun, args, kwargs, kind="stage", writes=False, structs=False):
 def shape_of(fun, args, kwargs):
     """The types of the outputs of a function for these arguments, in their tree."""
     program, _, flat = stage(fun, args, kwargs, writes=True, structs=True)
-    return output_types(program, flat.out_tree, flat.structs)
+    return output_types(program, flat.out_tree, flat.structs, flat.types)
 
 
-def output_types(program, out_tree, known=()):
-    """The types of the outputs in their tree; `known` are the types of some, by number."""
+def output_types(program, out_tree, known=(), explicit=()):
+    """The types of the outputs in their tree; `known` are the types of some, by number, `explicit` those over axes of a
+    mesh."""
     types = program.out_types[: out_tree.num_leaves]
     structs = out_tree.unflatten(
         [
-            known[number] if number in known else struct_of(ty) for number, ty in enumerate(types)
+            known[number] if number in known else struct_of(ty, explicit[number] if explicit else None)
+            for number, ty in enumerate(types)
         ]
     )
     return tree_util.tree_map(
@@ -159,10 +168,12 @@ def output_types(program, out_tree, known=()):
     )
 
 
-def struct_of(ty):
-    """The type, as the native core gives it, as a struct."""
+def struct_of(ty, sharding=None):
+    """The type, as the native core gives it, as a struct, of arrays with this explicit type."""
     manual = core.ShapedArray(*ty).manual_axis_type if len(ty) > 3 else None
-    return ShapeDtypeStruct(*ty[:2], weak_type=ty[2], manual_axis_type=manual)
+    if sharding is not None:
+        sharding = sharding.update(mesh=sharding.mesh.abstract_mesh, memory_kind=None)
+    return ShapeDtypeStruct(*ty[:2], sharding=sharding, weak_type=ty[2], manual_axis_type=manual)
 
 
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -247,6 +247,7 @@ class _Pull(_Push):
                 f"to match {point.flat.out_tree}"
             )
         checked = checks.check_cotangents(leaves, point.out_types)
+        checks.check_explicit_cotangents(checked, point.flat.types)
         found = point.pullback(residuals, checked, chosen)
         return self.tree.unflatten(point.cotangent_or_zeros(found, chosen))
 

@@ -14,6 +14,8 @@ import numpy as np
 from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core import api_util
+from ferrax._src.core.explicit_types import of_cotangent, typed
+from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.tree import tree_util
 
 
@@ -139,6 +141,22 @@ def check_tangents(name, types, tangents, tree, tangent_tree, wrong_dtype=TypeEr
             )
         checked.append(tangent)
     return checked
+
+
+def check_explicit_cotangents(leaves, types) -> None:
+    """Errors: ValueError for cotangents that are divided over explicit axes of a mesh otherwise than outputs."""
+    for leaf, sharding in zip(leaves, types):
+        if leaf is None or sharding is None:
+            continue
+        expected = of_cotangent(sharding).spec
+        known = typed(leaf)
+        got = PartitionSpec(*[None] * leaf.ndim) if known is None else known.spec
+        # Traced ones of which nothing is known are this package's, as those of `jacrev`.
+        if got != expected and not (known is None and isinstance(leaf, core.Tracer)):
+            raise ValueError(
+                f"vjp: a cotangent is divided over the mesh as {got}, expected {expected}, as that of an output that is "
+                f"divided as {sharding.spec}: reshard it"
+            )
 
 
 def check_cotangents(leaves, types):

@@ -20,6 +20,7 @@ from ferrax._src.base.flags import StateContext
 from ferrax._src.base.traceback_util import boundary
 from ferrax._src.core import api_util
 from ferrax._src.core.devices import Device, local_devices
+from ferrax._src.core.explicit_types import all_typed
 from ferrax._src.tracing import known
 from ferrax._src.tracing.staging import output_types
 from ferrax._src.transforms import memory_plan, placed_jit, stages, stats
@@ -212,8 +213,10 @@ def _memory_plan(self, *args: Any, **kwargs: Any) -> memory_plan.MemoryPlan:
 
 def _eval_shape(self, *args: Any, **kwargs: Any) -> Any:
     """The outputs' shapes and dtypes, without running. The function may return such itself."""
-    program, _, _, out_tree, _, _ = self._traced(*args, **kwargs)
-    return output_types(program, out_tree)
+    program, captured, in_tree, out_tree, _, refs = self._traced(*args, **kwargs)
+    leaves = tree_util.tree_leaves((args, kwargs))
+    explicit = all_typed(leaves) if refs is None and len(leaves) == in_tree.num_leaves else []
+    return output_types(program, out_tree, (), placed_jit.explicit_results(program, explicit, captured))
 
 
 def _stats(self) -> stats.JitStats:

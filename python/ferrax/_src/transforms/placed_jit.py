@@ -17,7 +17,7 @@ from ferrax._src import core
 from ferrax._src.base.traceback_util import boundary
 from ferrax._src.core import named_axes, propagation, transfers
 from ferrax._src.core.devices import Device
-from ferrax._src.core.explicit_types import laid_out
+from ferrax._src.core.explicit_types import laid_out, typed
 from ferrax._src.core.layout import AutoLayout, Format, check_layout
 from ferrax._src.core.mesh import AbstractMesh, Mesh, mesh_of_specs
 from ferrax._src.core.partition import PartitionSpec
@@ -103,6 +103,16 @@ def shardings_of(program: Any, leaves: list, captured: list) -> tuple[list, list
     numbers += [_core.place_of(x) for x in captured]
     found = [numbered(number).sharding for number in propagation.results(program, numbers)]
     return [NamedSharding(mesh, PartitionSpec()) if where is None else where for where in known], found
+
+
+def explicit_results(program: Any, explicit: list, captured: list) -> list:
+    """The explicit types of results, by those of arguments; none if these have none."""
+    if not any(explicit):
+        return []
+    numbers = [0 if where is None else number_of(where) for where in explicit]
+    numbers += [_core.place_of(x) for x in captured]
+    found = [numbered(number).sharding for number in propagation.results(program, numbers)]
+    return [where if isinstance(where, NamedSharding) and where.mesh.explicit_axes else None for where in found]
 
 
 def _without_devices(place) -> bool:
@@ -210,8 +220,11 @@ class PlacedFunction:
             known, committed = placement(array)
             # What is no array yet was put nowhere, also where a mesh is in use.
             committed = committed and array is leaf
-            if committed and self._device is None and known.num_devices > 1:
-                if not known.is_equivalent_to(where, array.ndim):
+            if isinstance(where, NamedSharding) and where.mesh.explicit_axes and typed(array) is None:
+                # What it is divided over is no part of its type.
+                where = NamedSharding(where.mesh, PartitionSpec())
+            if committed and self._device is None:
+                if not known.is_equivalent_to(where, array.ndim) or known.device_set != where.device_set:
                     raise ValueError(
                         f"jit: in_shardings says that an argument of type {core.typeof(array).str_short()} is laid out "
                         f"as {where}, and it was put where {known} says: put it there first, with ferrax.device_put"
