@@ -27,6 +27,10 @@ def _entered() -> Mesh | None:
 class _OverMesh(placed_jit.PlacedFunction):
     """A jitted function that runs over the mesh of `with mesh:`."""
 
+    @property
+    def _again(self) -> Any:
+        return _again
+
     def _meant(self, where, asked):
         mesh = _entered()
         if where is None and mesh is not None and asked:
@@ -48,6 +52,10 @@ class _OverMesh(placed_jit.PlacedFunction):
                         "devices: use ferrax.device_put"
                     )
         return super().__call__(*args, **kwargs)
+
+
+def _again(*fields: Any) -> _OverMesh:
+    return _OverMesh(*fields)
 
 
 _OverMesh.__name__ = _OverMesh.__qualname__ = "PjitFunction"

@@ -153,6 +153,11 @@ class PlacedFunction:
         # those of results, and where others are of which no argument says it.
         self._known: dict[Any, tuple[list, dict[Any, tuple[list, Any]]]] = {}
 
+    # What makes such a function of what one has, by which copies and pickles are made.
+    @property
+    def _again(self) -> Any:
+        return _again
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
@@ -162,7 +167,7 @@ class PlacedFunction:
         return getattr(self._jit, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._jit, self._in, self._out, self._device, self._asked)
+        return self._again, (self._jit, self._in, self._out, self._device, self._asked)
 
     def __repr__(self) -> str:
         return repr(self._jit)
@@ -348,6 +353,10 @@ class PlacedFunction:
 
 # Libraries tell jitted functions by the name of their class.
 PlacedFunction.__name__ = PlacedFunction.__qualname__ = "PjitFunction"
+
+
+def _again(*fields: Any) -> PlacedFunction:
+    return PlacedFunction(*fields)
 
 
 # How many lists of shardings a function keeps.
