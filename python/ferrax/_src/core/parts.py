@@ -1,8 +1,9 @@
 """Parts of arrays: what each device of a sharding holds, taken from the whole and put together to one.
 
-The processor's devices have one memory, in which an array lies once and whole, however it is divided. So a part is a
-copy of some of the elements (of a sum over devices, which lies there as the total, the first device holds all), and an array that is made of parts has those of the first device for each tile. Cost: the
-elements of the part; of all parts.
+The processor's devices have one memory, in which an array lies once and whole, however it is divided. So a part is
+a copy of some of the elements (of a sum over devices, which lies there as the total, the first device holds all),
+and an array that is made of parts has those of the first device for each tile. Cost: the elements of the part; of
+all parts.
 """
 
 from __future__ import annotations

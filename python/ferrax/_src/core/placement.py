@@ -129,6 +129,15 @@ def device_put(
         return tree.unflatten(list(map(put, leaves, places, donates)))
 
 
+def check_moves(x: Any, device: Any) -> None:
+    """Errors: ValueError for an array that was put on another device than this one by request."""
+    known, committed = placement(x)
+    if committed and isinstance(device, Device) and known.device_set != {device}:
+        raise ValueError(
+            f"jnp.array: incompatible devices: the array is on {known}, not on {device}: use ferrax.device_put"
+        )
+
+
 def _other_order(before, after, rank) -> bool:
     """Whether an array goes to the same devices in another order, and none holds what it held: there it is given up, as
     everywhere else nothing is, since memory is shared."""

@@ -97,7 +97,9 @@ def _typed_results(program, numbers) -> list[int]:
     kinds = [None] if one else _last_axis_types(jaxpr)
     return [
         number_of(
-            NamedSharding(mesh if kind is None else mesh.update(axis_types=kind), PartitionSpec() if spec is None else spec),
+            NamedSharding(
+                mesh if kind is None else mesh.update(axis_types=kind), PartitionSpec() if spec is None else spec
+            ),
             committed=asked or spec is not None,
         )
         if spec is not None or asked

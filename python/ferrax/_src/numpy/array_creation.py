@@ -19,11 +19,9 @@ from ferrax._src.base import config, dtypes
 from ferrax._src.base.errors import user_stacklevel
 from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core import Array, Tracer, as_array, concrete_or_error, transfers
-from ferrax._src.core.devices import Device
 from ferrax._src.core.dlpack import from_dlpack as import_dlpack
 from ferrax._src.core.explicit_types import laid_out
-from ferrax._src.core.placement import device_put
-from ferrax._src.core.placements import placement
+from ferrax._src.core.placement import check_moves, device_put
 from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
@@ -44,18 +42,10 @@ from ferrax._src.transforms.jit import jit
 
 
 def _place(x, device, out_sharding=None):
-    """Moves a finished array to a requested device or sharding. Errors: as `device_put`, and as
-    `with_out_sharding` for `out_sharding`."""
-    if device is None:
-        return x if out_sharding is None else with_out_sharding("array creation", out_sharding, lambda: x)
-    return x if isinstance(x, Tracer) else device_put(x, device)
-
-
-def _check_moves(x, device) -> None:
-    """Errors: ValueError for an array that was put on another device by request."""
-    known, committed = placement(x)
-    if committed and isinstance(device, Device) and known.device_set != {device}:
-        raise ValueError(f"jnp.array: incompatible devices: the array is on {known}, not on {device}: use ferrax.device_put")
+    """Moves a finished array to a device or sharding. Errors: of `device_put`, `with_out_sharding`."""
+    if device is not None:
+        return x if isinstance(x, Tracer) else device_put(x, device)
+    return x if out_sharding is None else with_out_sharding("array creation", out_sharding, lambda: x)
 
 
 # ---------------------------------------------------------------------------- array, asarray
@@ -181,7 +171,7 @@ def array(  # noqa: A002
         out = _to_array(object, dtype, copy)
         if ndmin > out.ndim:
             out = lax.expand_dims(out, tuple(range(ndmin - out.ndim)))
-        _check_moves(object, device)
+        check_moves(object, device)
         if isinstance(out, Tracer) and isinstance(device, NamedSharding):
             return laid_out(out, device)
         return _place(out, device, out_sharding)

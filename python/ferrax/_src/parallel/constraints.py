@@ -177,7 +177,8 @@ def _check_devices(leaf, sharding) -> None:
     known, committed = placement(leaf)
     if committed and sharding is not None and known._device_assignment != sharding._device_assignment:
         raise ValueError(
-            f"with_sharding_constraint: incompatible devices: the array is on {known}, and is to be divided as {sharding}: "
+            f"with_sharding_constraint: incompatible devices: the array is on {known}, and "
+            f"is to be divided as {sharding}: "
             "use ferrax.device_put"
         )
 

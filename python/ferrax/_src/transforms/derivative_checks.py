@@ -148,13 +148,15 @@ def check_explicit_cotangents(leaves, types) -> None:
     for leaf, sharding in zip(leaves, types):
         if leaf is None or sharding is None:
             continue
-        expected = of_cotangent(sharding).spec
+        wanted = of_cotangent(sharding)
+        expected = sharding.spec if wanted is None else wanted.spec
         known = typed(leaf)
         got = PartitionSpec(*[None] * leaf.ndim) if known is None else known.spec
         # Traced ones of which nothing is known are this package's, as those of `jacrev`.
         if got != expected and not (known is None and isinstance(leaf, core.Tracer)):
             raise ValueError(
-                f"vjp: a cotangent is divided over the mesh as {got}, expected {expected}, as that of an output that is "
+                f"vjp: a cotangent is divided over the mesh as {got}, expected {expected}, "
+                f"as that of an output that is "
                 f"divided as {sharding.spec}: reshard it"
             )
 

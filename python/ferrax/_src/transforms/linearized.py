@@ -143,7 +143,8 @@ class Linearized:
         results, flags, self.reverses = write_refs(self.flat, results, flags)
         count = len(flags)
         num_out = self.flat.num_out
-        self._results = [*map(retyped, results, self.flat.types), *results[len(self.flat.types) : count]]
+        known = self.flat.types
+        self._results: Any = [*map(retyped, results, known), *results[len(known) : count]]
         self._residuals = results[count:]
         # Refs that reverse rules use: for each a last input and, where it is there, an output.
         self.ordered: list[Any] = [

@@ -48,7 +48,8 @@ class _OverMesh(placed_jit.PlacedFunction):
                 known, committed = placement(leaf)
                 if committed and known._device_assignment != tuple(mesh.devices.flat):
                     raise ValueError(
-                        f"pjit: incompatible devices: an argument is on {known}, and the mesh in use is {mesh} over other "
+                        f"pjit: incompatible devices: an argument is on {known}, and the "
+                        f"mesh in use is {mesh} over other "
                         "devices: use ferrax.device_put"
                     )
         return super().__call__(*args, **kwargs)
@@ -101,4 +102,4 @@ def pjit(
     if device is not None or backend is not None:
         return jit(fun, in_shardings=said[0], out_shardings=said[1], device=device, backend=backend, **options)
     asked = in_shardings is not UNSPECIFIED, out_shardings is not UNSPECIFIED
-    return _OverMesh(jit(fun, **options), *said, asked=asked)
+    return _OverMesh(jit(fun, **options), said[0], said[1], asked=asked)

@@ -201,9 +201,9 @@ class PlacedFunction:
 
     def _on_device(self, x):
         """A result on the function's device. Errors: ValueError for one that the function puts on others."""
-        where = SingleDeviceSharding(self._device)
-        if isinstance(x, core.Tracer):
+        if isinstance(x, core.Tracer) or self._device is None:
             return x
+        where = SingleDeviceSharding(self._device)
         known, committed = placement(x)
         if committed and known.device_set != where.device_set:
             raise ValueError(
@@ -327,7 +327,8 @@ class PlacedFunction:
             on = SingleDeviceSharding(self._device)
             staged._shardings = [on] * staged.in_tree.num_leaves, [on] * len(shapes)
             return staged
-        staged._without_devices = any(map(_without_devices, tree_util.tree_leaves((self._in, self._out), is_leaf=is_leaf)))
+        said = tree_util.tree_leaves((self._in, self._out), is_leaf=is_leaf)
+        staged._without_devices = any(map(_without_devices, said))
         staged._shardings = known, self._outputs(staged.out_tree, shapes, known)
         return staged
 

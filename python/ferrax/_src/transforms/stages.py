@@ -202,7 +202,8 @@ class Lowered(_Stage):
         check_compiler_options(compiler_options)
         if self._without_devices and device_assignment is None:
             raise RuntimeError(
-                f"{self.fun_name}: in_shardings or out_shardings are over a mesh without devices: pass device_assignment, or "
+                f"{self.fun_name}: in_shardings or out_shardings are over a mesh without "
+                f"devices: pass device_assignment, or "
                 "set a mesh with ferrax.set_mesh"
             )
         self._program.compile()

@@ -88,8 +88,10 @@ class Body:
                 before is not None and before.spec != after.spec
             ):
                 raise TypeError(
-                    f"{self.kind}: the carry has to keep its type from step to step, and component {number} is divided as "
-                    f"{None if before is None else before.spec} before and as {after.spec} after a step of {api_util.fun_place(self.fun)}: reshard it"
+                    f"{self.kind}: the carry has to keep its type from step to step, and "
+                    f"component {number} is divided as "
+                    f"{None if before is None else before.spec} before and as {after.spec} "
+                    f"after a step of {api_util.fun_place(self.fun)}: reshard it"
                     f"{at_user_line()}"
                 )
 
