@@ -95,7 +95,7 @@ def _literal(value, dtype):
 def empty(shape: Shape, dtype: DTypeLike, *, out_sharding: Any = None) -> Array:
     """An array whose contents do not matter (zeros).
 
-    Args: shape: ints; dtype: the result's; out_sharding: must be None.
+    Args: shape: ints; dtype: the result's; out_sharding: how the result is divided over a mesh.
 
     >>> lax.empty((2,), jnp.int32)
     Array([0, 0], dtype=int32)
@@ -166,7 +166,7 @@ def broadcasted_iota(dtype: DTypeLike, shape: Shape, dimension: int, *, out_shar
     """An array of ``shape`` whose element is its own position along ``dimension``.
 
     Args: dtype: of the positions, real or complex; shape: ints; dimension: the axis; out_sharding:
-    must be None.
+    how the result is divided over a mesh.
 
     >>> lax.broadcasted_iota(jnp.int32, (2, 3), 1)
     Array([[0, 1, 2],

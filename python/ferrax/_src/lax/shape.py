@@ -81,7 +81,7 @@ def broadcast_in_dim(
     """Broadcasts to ``shape``, operand axis ``i`` becoming axis ``broadcast_dimensions[i]``.
 
     Raises TypeError where an operand axis is neither 1 nor its target's size.
-    Args: out_sharding: must be None.
+    Args: out_sharding: how the result is divided over a mesh.
 
     >>> lax.broadcast_in_dim(jnp.array([1, 2]), (2, 3), (0,)).shape
     (2, 3)
@@ -114,7 +114,7 @@ def broadcast_in_dim(
 def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding: Any = None) -> Array:
     """Adds leading axes of the given sizes.
 
-    Args: operand: array; sizes: ints; out_sharding: must be None.
+    Args: operand: array; sizes: ints; out_sharding: how the result is divided over a mesh.
 
     >>> lax.broadcast(jnp.zeros(3), (2,)).shape
     (2, 3)
@@ -203,7 +203,7 @@ def reshape(
 
     ``dimensions`` permutes the axes first. Sizes must be given in full (no -1).
 
-    Args: operand: array; new_sizes: ints; out_sharding: must be None. Errors: TypeError for another
+    Args: operand: array; new_sizes: ints; out_sharding: how the result is divided over a mesh. Errors: TypeError for another
     size.
 
     >>> lax.reshape(jnp.arange(6), (2, 3)).shape

@@ -48,7 +48,7 @@ def bincount(
     Args: x: integers (or bools) of one axis; negative ones count as 0. weights: one for each
     element, whose dtype the result has. minlength: the result has at least so many elements.
     length: it has exactly so many, larger values are dropped; needed where `x` is traced.
-    out_sharding: must be None, there is one device.
+    out_sharding: how the result is divided over a mesh.
     Raises: TypeError for other dtypes and a negative length; ValueError for other ranks and
     weights of another shape; ConcretizationTypeError for a traced `x` without `length`.
 
