@@ -314,13 +314,17 @@ def _undivided(mesh, leaf):
     return leaf if over is None else placed(leaf, abstract.update(mesh=over))
 
 
-def _left(mesh, leaf):
-    """An array that is divided as it is, and whose type says so by the explicit axes of this mesh alone."""
+def _left(mesh, within, leaf):
+    """An array that is divided as its type over the mesh `within` says, and of a type by the explicit axes of `mesh`."""
     if not isinstance(leaf, core.Array):
         return leaf
     known = NamedSharding(mesh, core.typeof(leaf).sharding.spec)
     if isinstance(leaf, core.Tracer) or not core.trace_state_clean():
-        return _typed(_constrained(leaf, known), of_type(known, leaf.ndim))
+        spec = filled(known.spec, leaf.ndim)
+        if within._any_axis_auto:
+            # Of the other axes it says nothing.
+            spec = spec.update(partitions=[entry or PartitionSpec.UNCONSTRAINED for entry in spec.partitions])
+        return _typed(_constrained(leaf, known.update(spec=spec)), of_type(known, leaf.ndim))
     found = placement(leaf).sharding
     if not isinstance(found, NamedSharding) or not isinstance(found.mesh, Mesh):
         return leaf
@@ -398,7 +402,7 @@ def explicit_axes(
         with using_abstract(explicit):
             out = f(*reshard(args, where), **kwargs)
         with using_abstract(before):
-            return tree_util.tree_map(functools.partial(_left, before), out)
+            return tree_util.tree_map(functools.partial(_left, before, explicit), out)
 
     return within
 
