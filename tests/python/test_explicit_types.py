@@ -228,3 +228,76 @@ def test_sums_over_devices(name):
             return [outcome(S, lambda: run(*given)), outcome(S, lambda: S.jax.jit(run)(*given))]
 
     case()
+
+
+def auto_mesh(S):
+    return S.jax.make_mesh((4, 2), ("x", "y"), axis_types=(S.jax.sharding.AxisType.Auto,) * 2)
+
+
+def refused(run):
+    try:
+        run()
+    except Exception as error:
+        return "ValueError" if isinstance(error, ValueError) else type(error).__name__
+    return "nothing"
+
+
+@same
+def test_what_nobody_put_anywhere_is_on_the_mesh_in_use(S):
+    x = np.arange(8.0, dtype=np.float32)
+    found = []
+    for mesh in (auto_mesh(S), mesh_of(S)):
+        with S.jax.set_mesh(mesh):
+            made = [S.jnp.ones(8) + 1, S.jnp.asarray(x) * 2, S.jax.jit(lambda a: a * 2)(x), S.jax.grad(lambda a: (a * a).sum())(S.jnp.ones(8))]
+            found.append([(len(y.sharding.device_set), y.committed, S.jax.typeof(y).str_short(True)) for y in made])
+            found.append([S.jax.typeof(x + S.jnp.ones(8)).str_short(True) for x in [S.jax.device_put(x, S.jax.P("x"))]])
+    return found, len(S.jnp.ones(8).sharding.device_set)
+
+
+@same
+def test_what_jitted_functions_refuse_of_devices(S):
+    jit, put_ = S.jax.jit, S.jax.device_put
+    mesh = auto_mesh(S)
+    on = lambda *spec: S.jax.NamedSharding(mesh, S.jax.P(*spec))  # noqa: E731
+    x = np.ones((8, 8), np.float32)
+    first, over = put_(x, S.jax.devices()[1]), put_(x, on("x"))
+    constrained = lambda a: S.lax.with_sharding_constraint(a, on("y"))  # noqa: E731
+    turned = S.jax.sharding.Mesh(np.array(S.jax.devices())[::-1].reshape(4, 2), ("x", "y"))
+    return [
+        refused(lambda: jit(lambda a: a, in_shardings=on("x"))(first)),
+        refused(lambda: jit(lambda a: a, in_shardings=on("y"))(over)),
+        refused(lambda: jit(constrained)(first)),
+        refused(lambda: jit(lambda a: jit(lambda b: b, in_shardings=on("x"))(a))(first)),
+        refused(lambda: S.lax.with_sharding_constraint(over, S.jax.NamedSharding(turned, S.jax.P("x")))),
+        refused(lambda: S.jnp.array(first, device=S.jax.devices()[0])),
+        refused(lambda: jit(lambda a: a).lower(over).compile()(put_(x, on("y")))),
+        refused(lambda: jit(lambda a: a, out_shardings={"a": [None]})({"a": x})),
+        refused(lambda: S.jax.vmap(constrained, spmd_axis_name="y")(x[None])),
+        refused(lambda: jit(lambda a: S.lax.with_sharding_constraint(a, on("x")))(np.ones(3))),
+    ]
+
+
+@same
+def test_stages_tell_shardings(S):
+    mesh = auto_mesh(S)
+    x = S.jax.device_put(np.ones((8, 8), np.float32), S.jax.NamedSharding(mesh, S.jax.P("x")))
+    compiled = S.jax.jit(lambda a, b: (a * 2, b.T)).lower(x, np.ones((4, 4), np.float32)).compile()
+    ins, _ = compiled.input_shardings
+    return [str(s.spec) for s in ins], [str(s.spec) for s in compiled.output_shardings], str(compiled.out_info[0].sharding.spec)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@same
+def test_pjit_runs_over_the_mesh_of_with(S):
+    import importlib
+
+    pjit = importlib.import_module(f"{S.jax.__name__}.experimental.pjit").pjit
+    x = np.arange(64.0, dtype=np.float32).reshape(8, 8)
+    elsewhere = S.jax.device_put(x, S.jax.devices()[1])
+    with auto_mesh(S):
+        results = [
+            pjit(lambda a: a * 2)(x), pjit(lambda a: a * 2, in_shardings=S.jax.P("x"), out_shardings=None)(x),
+            pjit(lambda a: a.T, in_shardings=None, out_shardings=S.jax.P("y"))(x),
+        ]  # fmt: skip
+        error = refused(lambda: pjit(lambda a: a)(elsewhere))
+    return [(len(r.sharding.device_set), r.addressable_shards[0].data.shape, np.asarray(r)) for r in results], error

@@ -82,7 +82,7 @@ _CHECKED = {name for name, _ in _CHECKS} | {
 }  # fmt: skip
 
 
-def _bits(read) -> int:
+def _bits(read, of_thread: bool) -> int:
     """The bits of the flags' values, as `read` gives them."""
 
     def value(name):
@@ -90,7 +90,7 @@ def _bits(read) -> int:
         return read(flags.states[_GUARDS]) if name == _GUARD and own is None else own
 
     bits = (1 << bit for bit, (name, on) in enumerate(_CHECKS) if value(name) in on)
-    elsewhere = _ELSEWHERE if _default_place(read) else 0
+    elsewhere = _ELSEWHERE if _default_place(read, of_thread) else 0
     traces = log.details() or monitoring.timed() or value("jax_explain_cache_misses")
     return sum(bits) | (_LOG_COMPILES if traces else 0) | elsewhere
 
@@ -100,11 +100,11 @@ def _bits(read) -> int:
 _choosing = False
 
 
-def _default_place(read) -> int:
-    """The number of the placement of what was put nowhere, by the mesh in use and the flags' values as `read` gives
-    them."""
+def _default_place(read, of_thread: bool) -> int:
+    """The number of the placement of what was put nowhere, by the flags' values as `read` gives them and, `of_thread`,
+    the mesh in use."""
     device = read(flags.states["jax_default_device"])
-    if device is None and (mesh := mesh_of_results()) is not None:
+    if device is None and of_thread and (mesh := mesh_of_results()) is not None:
         return placements.number_of_mesh(mesh)
     if device is None:
         device = (read(flags.states["jax_platforms"]) or "cpu").partition(",")[0]
@@ -152,14 +152,14 @@ def _on_flag(name, value, process_wide) -> None:
 def _tell_checks(process_wide: bool) -> None:
     """Tells the native core the bits, of this thread if any of them is set for it alone."""
     if process_wide:
-        _core.set_checks(_bits(lambda state: state.get_global()), True)
-        _core.set_default_place(_default_place(lambda state: state.get_global()), True)
+        _core.set_checks(_bits(lambda state: state.get_global(), False), True)
+        _core.set_default_place(_default_place(lambda state: state.get_global(), False), True)
     own = flags.states["jax_default_device"].get_local() is not None or mesh_of_results() is not None
-    _core.set_default_place(_default_place(lambda state: state.value) if own else None, False)
+    _core.set_default_place(_default_place(lambda state: state.value, True) if own else None, False)
     if mesh_of_results() is None and all(flags.states[check].get_local() is None for check in _CHECKED):
         _core.clear_checks()
     else:
-        _core.set_checks(_bits(lambda state: state.value), False)
+        _core.set_checks(_bits(lambda state: state.value, True), False)
 
 
 _imported = False

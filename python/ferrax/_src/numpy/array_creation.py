@@ -22,7 +22,7 @@ from ferrax._src.core import Array, Tracer, as_array, concrete_or_error, transfe
 from ferrax._src.core.dlpack import from_dlpack as import_dlpack
 from ferrax._src.core.explicit_types import laid_out
 from ferrax._src.core.placement import check_moves, device_put
-from ferrax._src.core.sharding import NamedSharding
+from ferrax._src.core.placements import UNPLACED, placement
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.out_sharding import with_out_sharding
@@ -172,9 +172,8 @@ def array(  # noqa: A002
         if ndmin > out.ndim:
             out = lax.expand_dims(out, tuple(range(ndmin - out.ndim)))
         check_moves(object, device)
-        if isinstance(out, Tracer) and isinstance(device, NamedSharding):
-            return laid_out(out, device)
-        return _place(out, device, out_sharding)
+        traced = isinstance(out, Tracer) and device is not None
+        return laid_out(out, device) if traced else _place(out, device, out_sharding)
     except Exception:
         leave()
         raise
@@ -453,14 +452,14 @@ def _filled(name, value, shape, dtype, device, out_sharding):
         scalar = lax.full((), value, dtype)
         if not shape:
             return _place(scalar, device, out_sharding)
-        if not isinstance(scalar, Tracer):
+        if not isinstance(scalar, Tracer) and placement(scalar) is UNPLACED:
             _SCALARS[value, dtype] = scalar
     result = lax.broadcast_in_dim(scalar, shape, ())
     transfers.filled(result)
     return _place(result, device, out_sharding)
 
 
-# The 0-d zeros and ones by dtype; users never hold them, so nobody deletes them.
+# The 0-d zeros and ones by dtype that are nowhere; users never hold them, so nobody deletes them.
 _SCALARS: dict = {}
 
 

@@ -228,7 +228,7 @@ class PlacedFunction:
             if isinstance(where, NamedSharding) and where.mesh.explicit_axes and typed(array) is None:
                 # What it is divided over is no part of its type.
                 where = NamedSharding(where.mesh, PartitionSpec())
-            if committed and self._device is None:
+            if committed and self._device is None and max(known.num_devices, where.num_devices) > 1:
                 if not known.is_equivalent_to(where, array.ndim) or known.device_set != where.device_set:
                     raise ValueError(
                         f"jit: in_shardings says that an argument of type {core.typeof(array).str_short()} is laid out "
