@@ -61,7 +61,8 @@ def _reduction(name: str, x, axes: Sequence[int]) -> Array:
 def reduce_sum(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Any = None) -> Array:
     """Sum over ``axes`` (non-negative); the dtype, which must be numeric, stays.
 
-    Args: operand: the array; out_sharding: how the result is divided over a mesh. Errors: TypeError for bools, ValueError
+    Args: operand: the array; out_sharding: how the result is divided over a mesh.
+    Errors: TypeError for bools, ValueError
     for axes out of range or repeated, and of 16-bit floats if `jax_allow_f16_reductions` is False.
 
     >>> lax.reduce_sum(jnp.ones((2, 3)), (1,))

@@ -203,7 +203,8 @@ def reshape(
 
     ``dimensions`` permutes the axes first. Sizes must be given in full (no -1).
 
-    Args: operand: array; new_sizes: ints; out_sharding: how the result is divided over a mesh. Errors: TypeError for another
+    Args: operand: array; new_sizes: ints; out_sharding: how the result is divided over a mesh.
+    Errors: TypeError for another
     size.
 
     >>> lax.reshape(jnp.arange(6), (2, 3)).shape

@@ -315,7 +315,7 @@ def _undivided(mesh, leaf):
 
 
 def _left(mesh, within, leaf):
-    """An array that is divided as its type over the mesh `within` says, and of a type by the explicit axes of `mesh`."""
+    """An array that is divided as its type over the mesh `within` says, of a type by the explicit axes of `mesh`."""
     if not isinstance(leaf, core.Array):
         return leaf
     known = NamedSharding(mesh, core.typeof(leaf).sharding.spec)
