@@ -234,13 +234,12 @@ def test_more_devices_than_there_are():
         ferrax.jit(f)(jnp.ones(16))
 
 
-def test_pmap_of_pmap():
-    """As on JAX, a map over devices has them for itself."""
-    nested = ferrax.pmap(
-        ferrax.pmap(lambda x: lax.psum(x, ("i", "j")), axis_name="i"), axis_name="j"
-    )
-    with pytest.raises(ValueError, match="pmap"):
+def test_pmap_has_a_mesh_of_its_own():
+    nested = ferrax.pmap(ferrax.pmap(lambda x: lax.psum(x, "i"), axis_name="i"), axis_name="j")
+    with pytest.raises(ValueError, match="a mesh of its own"):
         nested(X[None, None])
+    with ferrax.set_mesh(ferrax.make_mesh((2,), ("x",))), pytest.raises(ValueError, match="a mesh of its own"):
+        ferrax.pmap(jnp.sin)(jnp.ones(2))
 
 
 def test_pmap_donates_and_knows_its_kind():

@@ -142,9 +142,11 @@ def debug_callback(
             callback and its arguments: `debug.callback(ordered=True)(f, x)`.
         args, kwargs: its arguments; leaves that are no arrays are passed on as they are.
         ordered: whether it keeps its place among other ordered callbacks.
-        partitioned: accepted for compatibility; there is one device.
+        partitioned: accepted for compatibility: programs over several devices run on whole arrays, outside
+            of functions of a mesh (`shard_map`, `pmap`), which call it on each device anyway.
 
-    Errors: TypeError if the callback is not callable; JaxRuntimeError where it raises.
+    Errors: TypeError if the callback is not callable; JaxRuntimeError where it raises; ValueError for an
+    ordered one in a function of a mesh of several devices.
 
     Example:
         >>> @ferrax.jit
@@ -244,11 +246,11 @@ def debug_print(
             `debug.print(ordered=True)("x is {}", x)`.
         args, kwargs: what it formats: trees of arrays or anything else.
         ordered: whether it keeps its place among other ordered prints.
-        partitioned: accepted for compatibility; there is one device.
+        partitioned: as for `debug.callback`.
         skip_format_check: whether arguments that `fmt` does not use are accepted.
 
-    Errors: ValueError for arguments that `fmt` does not use; IndexError and KeyError for those
-    that it lacks.
+    Errors: ValueError for arguments that `fmt` does not use, and for an ordered one in a function of a mesh
+    of several devices; IndexError and KeyError for those that it lacks.
 
     Example:
         >>> @ferrax.jit

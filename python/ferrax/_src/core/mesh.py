@@ -500,7 +500,8 @@ def _use(**changes) -> None:
 class set_mesh:  # noqa: N801
     """Makes a mesh the one in use on this thread; as a context manager, until its end.
 
-    `PartitionSpec`s in the place of shardings refer to it.
+    `PartitionSpec`s in the place of shardings refer to it. Results of operations whose operands nobody put anywhere
+    lie over it, whole on each device.
 
     Args: mesh: a `Mesh`, or None for none.
     Errors: ValueError for others, for manual axes, and while a function is traced.

@@ -111,7 +111,8 @@ def device_put(
         if may_alias is False and array is leaf:
             array = _unshared(array)
         if place is None:
-            return array
+            over_mesh = array is not leaf and placement(array).sharding.num_devices > 1
+            return placements.place(array, placements.WHOLE, committed=False) if over_mesh else array
         if isinstance(array, core.Tracer) and isinstance(place, NamedSharding) and place.mesh.explicit_axes:
             return laid_out(array, place)
         if over_processes is not None and not isinstance(array, core.Tracer):

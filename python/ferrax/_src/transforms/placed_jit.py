@@ -235,7 +235,7 @@ class PlacedFunction:
                         f"as {where}, and it was put where {known} says: put it there first, with ferrax.device_put"
                     )
                 return leaf
-            if not committed and where.num_devices > 1:
+            if array is leaf and not committed and where.num_devices > 1:
                 transfers.moved(array, known, where, False)
             return placed(array, where)
 
