@@ -1,5 +1,7 @@
 """Python that functions of a mesh call back: once for each device, beside JAX's."""
 
+import functools
+
 import numpy as np
 import pytest
 from oracle import module, same
@@ -45,7 +47,8 @@ def test_each_device_calls_with_its_part(kind):
         call, found = kinds(S)[kind], []
         for run in (S.jax.pmap, lambda f: S.jax.jit(sharded(S, f)), lambda f: sharded(S, f)):
             seen = Seen(S)
-            found += [np.asarray(run(lambda x: call(seen, like(S, x), x))(X[:4] if run is S.jax.pmap else X)), seen.sorted()]
+            f = functools.partial(lambda seen, x: call(seen, like(S, x), x), seen)
+            found += [np.asarray(run(f)(X[:4] if run is S.jax.pmap else X)), seen.sorted()]
         return found
 
     case()
