@@ -697,3 +697,10 @@ def test_help_of_derived_functions(name):
     assert "of documented" in first and own.endswith("Says what it does.")
     assert "of <lambda>" in getattr(ferrax, name)(lambda x: x).__doc__
     assert ferrax.make_jaxpr(documented).__qualname__ == "make_jaxpr(documented)"
+
+
+def test_the_linear_program_of_a_vjp_is_shown():
+    _, f_vjp = ferrax.vjp(lambda x, y: jnp.sin(x) * y, 2.0, 3.0)
+    kept = len(f_vjp.opaque_residuals) + 1  # and y
+    assert len(f_vjp.jaxpr.invars) == kept + 2 and len(f_vjp.jaxpr.outvars) == 1
+    assert {equation.primitive.name for equation in f_vjp.jaxpr.eqns} <= {"mul", "add", "add_any"}

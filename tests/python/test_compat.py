@@ -228,3 +228,17 @@ def test_pjit_is_deprecated():
     with pytest.warns(DeprecationWarning, match="Use ferrax.jit"):
         assert pjit.pjit(ferrax.numpy.sin)(0.0) == 0.0
     assert not hasattr(pjit, "other")
+
+
+def test_backends_are_not_looked_at_by_importing(tmp_path):
+    """Libraries choose the number of devices after importing `jax`, if no backend is there yet."""
+    program = """
+import jax, os
+from jax._src import xla_bridge
+assert not xla_bridge._backends
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=3"
+assert len(jax.devices()) == 3 and list(xla_bridge._backends) == ["cpu"]
+"""
+    (tmp_path / "program.py").write_text(program)
+    settings = {key: value for key, value in os.environ.items() if key != "FERRAX_NUM_CPU_DEVICES"}
+    subprocess.run([sys.executable, "-m", "ferrax.compat", str(tmp_path / "program.py")], env=settings, check=True)

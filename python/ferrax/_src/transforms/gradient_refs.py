@@ -11,6 +11,7 @@ import numpy as np
 from ferrax._src.base import dtypes
 from ferrax._src.base.traceback_util import boundary
 from ferrax._src.core import as_array
+from ferrax._src.core.jaxpr import ClosedJaxpr, Jaxpr
 from ferrax._src.state import Ref
 from ferrax._src.tree import tree_util
 
@@ -58,6 +59,8 @@ class VJP:
             else `NotNeeded()`. Entries can be set: to None between the passes, so that nothing
             keeps the value alive, and to the value (or one like it) before the function is called.
         opaque_residuals: the residuals that were computed.
+        jaxpr: the linear program of tangents, which the backward pass is the transpose of; its first inputs are
+            the residuals.
 
     Example:
         >>> _, f_vjp = ferrax.vjp(jnp.multiply, 2.0, 3.0)
@@ -96,6 +99,10 @@ class VJP:
     def args_res(self, values: Any) -> None:
         self._residuals = self._opaque(self._residuals)
         self._args_res = list(values)
+
+    @property
+    def jaxpr(self) -> Jaxpr:
+        return ClosedJaxpr(self.func.point.linear).jaxpr
 
     @property
     def opaque_residuals(self) -> list[Any]:
