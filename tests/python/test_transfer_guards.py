@@ -89,8 +89,8 @@ def test_results_under_a_mesh_in_use(S):
     """What nobody put anywhere is on the mesh, whole; what `device_put` was told no place for is not."""
     with S.jax.set_mesh(mesh_of(S)):
         made = [S.jnp.ones(8), S.jnp.array([1, 2]), S.jax.jit(lambda x: x)(X), S.jnp.asarray(X) + 1, S.jax.device_put(X)]
-        made.append(S.jax.random.uniform(S.jax.random.key(0), (2,)))
-    made.append(S.jnp.ones(8))
+        made += [S.jax.random.uniform(S.jax.random.key(0), (2,)), S.jnp.zeros(3, "uint16")]
+    made += [S.jnp.ones(8), S.jnp.zeros(3, "uint16")]
     return [(np.asarray(x), str(x.sharding), x.committed) for x in made]
 
 
