@@ -16,6 +16,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.base.errors import ConcretizationTypeError, JaxRuntimeError, user_stacklevel
 from ferrax._src.core.devices import Device
 from ferrax._src.core.layout import Format, dense
+from ferrax._src.core.manual_axes import ManualAxisType
 from ferrax._src.core.parts import part_of, parts_of
 from ferrax._src.core.placements import placement
 from ferrax._src.core.sharding import Sharding, SingleDeviceSharding
@@ -257,6 +258,11 @@ def _arrays(self: core.Array) -> list[core.Array] | None:
 def _fully_replicated_shard(self: core.Array) -> core.Array:
     """What each device holds of an array that all have whole, by JAX's name for it."""
     return _addressable_data(self, 0)
+
+
+def _mat(self: core.Array) -> ManualAxisType:
+    """Over which axes of a mesh the value varies, by type."""
+    return core.typeof(self).manual_axis_type
 
 
 def _platform(self: core.Array) -> str:
