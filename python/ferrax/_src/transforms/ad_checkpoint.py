@@ -12,9 +12,10 @@ from typing import Any, ParamSpec, TypeVar
 
 from ferrax import _core
 from ferrax._src import core
-from ferrax._src.base import dtypes, errors
+from ferrax._src.base import dtypes, effects, errors
 from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import abstract_type, api_util, float0
+from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.primitives import by_implementation
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing import known
@@ -56,7 +57,7 @@ def checkpoint(
 
     Errors: TypeError for a `prevent_cse` or `static_argnums` of other types and for arguments that
     are no arrays; ValueError, at a call, for positions that it does not have; NotImplementedError
-    for `concrete`, which JAX 0.10 removed.
+    for `concrete`, which JAX 0.10 removed, and for derivatives of functions that call `io_callback`.
 
     Example:
         >>> @ferrax.checkpoint
@@ -100,6 +101,8 @@ def checkpoint(
         leaves, in_tree = tree_util.tree_flatten((dynamic, named))
         arrays = [core.as_array(leaf, api_util.fun_name(fun)) for leaf in leaves]
         program, captured, touched, out_tree = _traced(fun, call, given, arrays, in_tree, dynamic, named)
+        if any(map(_is_differentiated, arrays)):
+            _check_effects(fun, program)
         results = by_implementation(
             _core.checkpoint_call, program, native, prevent_cse, [*arrays, *captured]
         )
