@@ -452,13 +452,8 @@ def _filled(name, value, shape, dtype, device, out_sharding):
         scalar = lax.full((), value, dtype)
         if not shape:
             return _place(scalar, device, out_sharding)
-<<<<<<< HEAD
         if not isinstance(scalar, Tracer) and placement(scalar) is UNPLACED:
             _SCALARS[value, dtype] = scalar
-=======
-        if not isinstance(scalar, Tracer):
-            _SCALARS[value, dtype] = placed(scalar, WHOLE, committed=False)  # nowhere, also under a mesh
->>>>>>> 2b43b5d (A line less)
     result = lax.broadcast_in_dim(scalar, shape, ())
     transfers.filled(result)
     return _place(result, device, out_sharding)
