@@ -136,7 +136,7 @@ def jit(
 
 
 def _device_of(device, backend) -> Device | None:
-    """The device that is meant; None for the backend of the CPU, where functions run anyway."""
+    """The device that is meant; None for none."""
     if device is not None and backend is not None:
         raise ValueError(f"jit takes a device or a backend, not both; got {device!r} and {backend!r}")
     if device is not None and not isinstance(device, Device):
@@ -146,7 +146,6 @@ def _device_of(device, backend) -> Device | None:
         )
     if device is None and backend is not None:
         device = local_devices(backend=backend)[0]
-        return device if device._number else None
     return device
 
 
