@@ -59,9 +59,7 @@ def _has_arrays(x) -> bool:
 
 def _reject_none(x) -> None:
     if x is None:
-        raise ValueError(
-            "jnp.array: got None among the elements; NaN may stand for what is missing"
-        )
+        raise ValueError("jnp.array: got None among the elements; NaN may stand for what is missing")
     if isinstance(x, (list, tuple)):
         for item in x:
             _reject_none(item)
@@ -172,8 +170,9 @@ def array(  # noqa: A002
         if ndmin > out.ndim:
             out = lax.expand_dims(out, tuple(range(ndmin - out.ndim)))
         check_moves(object, device)
-        traced = isinstance(out, Tracer) and device is not None
-        return laid_out(out, device) if traced else _place(out, device, out_sharding)
+        if device is not None and isinstance(out, Tracer):
+            return laid_out(out, device)
+        return _place(out, device, out_sharding)
     except Exception:
         leave()
         raise

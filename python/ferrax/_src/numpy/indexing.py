@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ferrax import _core
 from ferrax._core import Array, Tracer, bind
 from ferrax._src.base.errors import NonConcreteBooleanIndexError
 from ferrax._src.base.traceback_util import boundary
