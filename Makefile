@@ -75,6 +75,16 @@ examples: $(addprefix example-,$(EXAMPLES))
 example-%: $(BUILT) $(VENV)/.extra-examples
 	$(BIN)/python examples/$*.py --small
 
+# Programs over the devices that the processor plays, and over those of several processes.
+examples: $(addprefix sharded-example-,dp tp fsdp) example-pipeline $(addprefix mpi-example-,1 2 4)
+
+sharded-example-%: $(BUILT) $(VENV)/.extra-examples
+	$(BIN)/python examples/sharded_training.py --small --mode $*
+
+# Eight devices for any number of processes; each run compares its bits with those of one device.
+mpi-example-%: $(BUILT) $(VENV)/.extra-examples
+	$(BIN)/mpiexec -n $* $(BIN)/python examples/stencil_mpi.py --small --devices $$((8 / $*))
+
 # Programs for JAX, which import jax.
 FOR_JAX := optax_digits haiku_rows blackjax_schools
 

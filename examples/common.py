@@ -13,12 +13,20 @@ matplotlib.use("agg")
 from matplotlib import pyplot  # noqa: E402  (the backend is chosen first)
 
 
-def options(description):
-    """The command line: `--small` for a run of some seconds, whose result is checked all the same."""
+def options(description, **more):
+    """The command line: `--small` for a run of some seconds, whose result is checked all the same.
+
+    `more` has further options: a number, which is taken if no other is given, or the words to choose from, of which
+    the first is.
+    """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--small", action="store_true", help="a run of some seconds")
+    for name, value in more.items():
+        words = value if isinstance(value, tuple) else None
+        default = value[0] if words else value
+        parser.add_argument(f"--{name}", type=type(default), default=default, choices=words)
     return parser.parse_args()
 
 

@@ -60,19 +60,28 @@ def attend(block, x):
     return apply_dense(block["mix"], mixed.reshape(batch, length, width))
 
 
-def logits(parameters, tokens):
+def apply_block(block, x):
+    x = x + attend(block, normalised(x, block["norms"][0]))
+    hidden = jax.nn.gelu(apply_dense(block["up"], normalised(x, block["norms"][1])))
+    return x + apply_dense(block["down"], hidden)
+
+
+def apply_blocks(blocks, x):
+    for block in blocks:
+        x = apply_block(block, x)
+    return x
+
+
+def logits(parameters, tokens, blocks=apply_blocks):
     """The logits of each next character: [B, T, V] of tokens i32[B, T]."""
     x = parameters["characters"][tokens] + parameters["positions"][: tokens.shape[1]]
-    for block in parameters["blocks"]:
-        x = x + attend(block, normalised(x, block["norms"][0]))
-        hidden = jax.nn.gelu(apply_dense(block["up"], normalised(x, block["norms"][1])))
-        x = x + apply_dense(block["down"], hidden)
+    x = blocks(parameters["blocks"], x)
     return normalised(x, parameters["norm"]) @ parameters["characters"].T
 
 
-def loss(parameters, tokens):
+def loss(parameters, tokens, blocks=apply_blocks):
     """Mean cross entropy in nats of tokens i32[B, T + 1]."""
-    scores = jax.nn.log_softmax(logits(parameters, tokens[:, :-1]))
+    scores = jax.nn.log_softmax(logits(parameters, tokens[:, :-1], blocks))
     return -jnp.mean(jnp.take_along_axis(scores, tokens[:, 1:, None], axis=-1))
 
 
