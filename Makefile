@@ -75,8 +75,11 @@ examples: $(addprefix example-,$(EXAMPLES))
 example-%: $(BUILT) $(VENV)/.extra-examples
 	$(BIN)/python examples/$*.py --small
 
-# Programs over the devices that the processor plays, and over those of several processes.
-examples: $(addprefix sharded-example-,dp tp fsdp) example-pipeline $(addprefix mpi-example-,1 2 4)
+# Programs over the devices that the processor plays, and, where wheels of MPI are tested, over those of several processes.
+examples: $(addprefix sharded-example-,dp tp fsdp) example-pipeline
+ifeq ($(shell uname),Linux)
+examples: $(addprefix mpi-example-,1 2 4)
+endif
 
 sharded-example-%: $(BUILT) $(VENV)/.extra-examples
 	$(BIN)/python examples/sharded_training.py --small --mode $*

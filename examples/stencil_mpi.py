@@ -1,4 +1,4 @@
-"""Heat in a plate that cold pipes cross, over the devices of several processes, which exchange the edges of their tiles.
+"""Heat in a plate that cold pipes cross, over the devices of several processes, which exchange edges of tiles.
 
     mpiexec -n 4 python examples/stencil_mpi.py
 

@@ -232,10 +232,7 @@ def _shape(kind, shape, count, params):
 def _exchange(kind, groups, params, line, together, frames):
     """The exchange itself, called by the program as it runs."""
     frames = np.asarray(frames)
-    if kind == "pbroadcast":
-        result = exchange.run("all_gather", frames, groups, line=line, axis=0)[:, params["source"]]
-    else:
-        result = exchange.run(kind, frames, groups, line=line, **params)
+    result = exchange.run(kind, frames, groups, line=line, **params)
     return np.asarray(result[0] if together else result, order="C")
 
 
