@@ -36,7 +36,7 @@ help:
 	@echo "make bench-gpu   the same on a GPU, beside JAX and PyTorch where these have one"
 	@echo "make lint        formatting, lints, types, file lengths, layers, text that is not our own"
 	@echo "make docs        write the generated documents"
-	@echo "make docs-check  check that they are current, help and types of public names, that README runs"
+	@echo "make docs-check  check that they are current, help and types of public names, that README and docs/devices.md run"
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -242,16 +242,18 @@ docs: $(BUILT)
 	$(BIN)/python tools/stubs.py --write
 	$(BIN)/python tools/features.py --write
 	$(BIN)/python tools/licences.py --write
+	$(BIN)/python tools/collective_costs.py --write
 
 docs-check: $(BUILT) $(VENV)/.extra-test $(VENV)/.extra-lint
 	$(BIN)/python tools/ops_doc.py --check
 	$(BIN)/python tools/stubs.py --check
 	$(BIN)/python tools/features.py --check
 	$(BIN)/python tools/licences.py --check
+	$(BIN)/python tools/collective_costs.py --check
 	$(BIN)/python tools/check_docstrings.py
 	$(BIN)/python tools/check_types.py
 	$(BIN)/stubtest ferrax._core --concise --allowlist tools/stubtest_allowed.txt
-	$(BIN)/python -m pytest -q tests/semantics -k README
+	$(BIN)/python -m pytest -q tests/semantics -k "README or devices-"
 
 clean:
 	rm -rf $(VENV) target dist out fuzz/corpus fuzz/artifacts python/ferrax/_core*.so

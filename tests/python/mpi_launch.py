@@ -32,6 +32,10 @@ def _options() -> list[str]:
 
 def start(program: str, count: int, *arguments: str, **options) -> subprocess.Popen:
     """A program of `mpi_programs`, by so many processes."""
+    return _start([str(PROGRAMS / program), *arguments], count, **options)
+
+
+def _start(arguments: list[str], count: int, **options) -> subprocess.Popen:
     if mpiexec() is None or importlib.util.find_spec("mpi4py") is None:
         raise RuntimeError("programs of several processes need mpi4py and mpiexec: pip install mpi4py mpich")
     paths = [str(HERE), str(HERE.parents[1] / "python"), os.environ.get("PYTHONPATH", "")]
@@ -42,7 +46,7 @@ def start(program: str, count: int, *arguments: str, **options) -> subprocess.Po
         "XLA_FLAGS": "", "FERRAX_NUM_CPU_DEVICES": "-1",
         "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }  # fmt: skip
-    command = [mpiexec(), *_options(), "-n", str(count), sys.executable, str(PROGRAMS / program), *arguments]
+    command = [mpiexec(), *_options(), "-n", str(count), sys.executable, *arguments]
     return subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
     )
@@ -50,7 +54,15 @@ def start(program: str, count: int, *arguments: str, **options) -> subprocess.Po
 
 def run(program: str, count: int, *arguments: str, timeout: float = 120) -> tuple[int, str, str]:
     """How it ended, and what it printed."""
-    started = start(program, count, *arguments)
+    return _ended(start(program, count, *arguments), timeout)
+
+
+def run_text(text: str, count: int, timeout: float = 120) -> tuple[int, str, str]:
+    """The same of a program's text."""
+    return _ended(_start(["-c", text], count), timeout)
+
+
+def _ended(started: subprocess.Popen, timeout: float) -> tuple[int, str, str]:
     try:
         out, err = started.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:

@@ -11,7 +11,9 @@ first section run ahead of each. A comment on a statement states what comes of i
 `jax`, `jnp`, `lax` and `np` are there from the start. A block opened with ```` ```python ferrax ````
 runs on ferrax only: there the two differ on purpose, and the prose says why. One opened with
 ```` ```python pending Class ```` states what ferrax is still to do: until then each of its statements
-raises that class, and the test fails for another and once one works. README.md is run too, on ferrax.
+raises that class, and the test fails for another and once one works. README.md and docs/devices.md are run too, on
+ferrax. There a block opened with ```` ```python processes 4 ```` is run by so many processes, each of which checks what
+is stated.
 """
 
 import ast
@@ -20,14 +22,19 @@ import importlib.util
 import io
 import pathlib
 import re
+import sys
 import tokenize
 import warnings
+from unittest import mock
 
 import numpy as np
 import pytest
 
 DIRECTORY = pathlib.Path(__file__).parent
-FENCE = re.compile(r"^```python(?: (?P<mark>ferrax|pending (?P<class>\w+)))?\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(
+    r"^```python(?: (?P<mark>ferrax|pending (?P<class>\w+)|processes (?P<count>\d+)))?\n(?P<code>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
 EXPECTED = re.compile(r'#\s*(?P<kind>=>|error:|warns:)\s*(?P<text>.*)$')
 CLASS = re.compile(r'(?P<name>\w+)(?:\s+"(?P<part>.*)")?$')
 
@@ -42,15 +49,17 @@ def sections(path):
         yield heading, text[: starts[0]] + skipped + text[start:end]
 
 
-README = DIRECTORY.parent.parent / "README.md"
+ROOT = DIRECTORY.parent.parent
+PAGES = (ROOT / "README.md", ROOT / "docs" / "devices.md")
 CASES = [
     pytest.param(package, path, body, id=f"{package}-{path.stem}-{heading.split('.')[0]}")
     for path in sorted(DIRECTORY.glob("*.md"))
     for heading, body in sections(path)
     for package in ("ferrax", "jax")
 ] + [
-    pytest.param("ferrax", README, body, id=f"README-{heading}")
-    for heading, body in sections(README)
+    pytest.param("ferrax", path, body, id=f"{path.stem}-{heading}")
+    for path in PAGES
+    for heading, body in sections(path)
     if FENCE.search(body)
 ]
 
@@ -103,22 +112,56 @@ def check(statement, kind, text, namespace, where, name):
     ), f"{where}: warned {[str(item.message) for item in caught]}"
 
 
+def modules(package):
+    """What is there from the start."""
+    names = {"jax": package, "jnp": f"{package}.numpy", "lax": f"{package}.lax"}
+    return {"np": np, **{name: importlib.import_module(module) for name, module in names.items()}}
+
+
+def padded(body, block):
+    """The code of a block at its own lines."""
+    return "\n" * body.count("\n", 0, block.start("code")) + block["code"]
+
+
+# A block of a page, after those before its first section, in a process that MPI started.
+PROGRAM = """
+import pathlib, sys
+sys.path.insert(0, {directory!r})
+from test_semantics import modules, run_block
+namespace = modules("ferrax")
+for code in {codes!r}:
+    run_block(code, namespace, pathlib.Path({path!r}))
+print("done")
+"""
+
+
+def run_by_processes(path, body, block):
+    with mock.patch.object(sys, "path", [str(DIRECTORY.parent / "python"), *sys.path]):
+        import mpi_launch  # of the tests beside these
+
+    if sys.platform != "linux":
+        return  # as of other tests of several processes
+    before = FENCE.finditer(path.read_text(encoding="utf-8").split("\n## ", 1)[0])
+    codes = [padded(body, other) for other in before] + [padded(body, block)]
+    program = PROGRAM.format(directory=str(DIRECTORY), codes=codes, path=str(path))
+    status, out, err = mpi_launch.run_text(program, int(block["count"]))
+    assert status == 0 and out.count("done") == int(block["count"]), out + err
+
+
 @pytest.mark.parametrize(("package", "path", "body"), CASES)
 def test_spec(package, path, body):
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
-    namespace = {
-        "jax": importlib.import_module(package),
-        "jnp": importlib.import_module(f"{package}.numpy"),
-        "lax": importlib.import_module(f"{package}.lax"),
-        "np": np,
-    }
+    namespace = modules(package)
     blocks = list(FENCE.finditer(body))
     assert len(blocks) == body.count("```python"), f"{path.name}: a block is opened with something unknown"
     for block in blocks:
         if block["mark"] == "ferrax" and package != "ferrax":
             continue
-        code = "\n" * body.count("\n", 0, block.start("code")) + block["code"]
+        code = padded(body, block)
+        if block["count"] is not None:
+            run_by_processes(path, body, block)
+            continue
         if block["class"] is None or package != "ferrax":
             run_block(code, namespace, path)
             continue
