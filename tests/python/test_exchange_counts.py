@@ -175,13 +175,23 @@ def test_groups_that_share_some_processes():
 
 def test_everybody_gets_what_one_has():
     for processes in range(1, 34):
+        steps = math.ceil(math.log2(processes))
         for root in {0, processes - 1, processes // 2}:
             blocks = [np.full(5, me) for me in range(processes)]
             plans = [algorithms.broadcast(range(processes), me, root, blocks[me]) for me in range(processes)]
             results, sent = simulate(plans)
             assert all((result == root).all() for result in results)
             assert sum(sent.messages.values()) == processes - 1
-            assert max(sent.messages.values(), default=0) <= math.ceil(math.log2(processes))
+            assert max(sent.messages.values(), default=0) <= steps
+            for size in (0, 3, 64 * processes, 1000):
+                memory = [values((size,), "uint8", me) for me in range(processes)]
+                expected = memory[root].copy()
+                plans = [algorithms.dealt(range(processes), me, root, memory[me]) for me in range(processes)]
+                results, sent = simulate(plans)
+                assert all(np.array_equal(result, expected) for result in results)
+                assert max(sent.messages.values(), default=0) <= 2 * steps
+                if size == 64 * processes:
+                    assert max(sent.bytes.values(), default=0) == 2 * 64 * (processes - 1)
 
 
 def test_subtrees():

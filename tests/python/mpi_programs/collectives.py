@@ -52,6 +52,7 @@ for kind, params in [
     ("all_gather", {"tiled": True}),
     ("all_to_all", {"tiled": True}),
     ("ppermute", {"perm": [(place, (place + 4) % devices) for place in range(devices)]}),
+    ("pbroadcast", {"source": devices - 2}),
 ]:
     for length in (devices * 1000, devices * 50_000):
         check(kind, values((devices, length), "float32"), everybody, params)

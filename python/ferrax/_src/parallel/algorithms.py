@@ -15,7 +15,7 @@ Costs, for P members and S bytes of a process (messages and bytes that each send
 | `all_gather` | ceil(log2 P) | S (P - 1) |
 | `routed` | one to each that gets something | what it gets |
 | `broadcast` | at most ceil(log2 P) | S each |
-| `dealt` | P - 1 of the root, and ceil(log2 P) | 2 S (P - 1) / P of the root, half of it of others |
+| `dealt` | at most 2 ceil(log2 P) | 2 S (P - 1) / P of the root, at most 3/4 of it of others |
 | `barrier` | ceil(log2 P) | 8 each |
 
 Sources: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH" (2005);
@@ -181,18 +181,26 @@ def broadcast(members: Sequence[int], me: int, root: int, block: np.ndarray) -> 
 
 
 def dealt(members: Sequence[int], me: int, root: int, block: np.ndarray) -> Plan[np.ndarray]:
-    """As `broadcast`, of bytes: the root gives each member a part, and all gather the parts."""
+    """As `broadcast`, of bytes: each member is given a part, along the same tree, and all gather the parts."""
     count = len(members)
-    ends = [block.size * place // count for place in range(count + 1)]
-    parts = [block[start:stop] for start, stop in zip(ends, ends[1:])]
-    others = [place for place in range(count) if place != root]
-    for first in range(0, len(others), ROUTES):
-        served = others[first : first + ROUTES]
-        sends = [(members[place], parts[place]) for place in served] if me == root else []
-        receives = [(members[root], parts[me])] if me in served else []
-        yield Step(_filled(sends), _filled(receives))
-    whole = yield from all_gather(members, me, parts[me], [part.nbytes for part in parts])
-    if me != root:
+    circle = [*members[root:], *members[:root]]
+    place = (me - root) % count
+    ends = [block.size * other // count for other in range(count + 1)]
+    distance = 1 << (count - 1).bit_length() >> 1
+    while distance:
+        step = Step([], [])
+        # Who has the parts of 2 * distance members gives those of the second half to the first of these.
+        if place % (2 * distance) == 0 and place + distance < count:
+            given = block[ends[place + distance] : ends[min(place + 2 * distance, count)]]
+            step.sends.extend(_filled([(circle[place + distance], given)]))
+        elif place % (2 * distance) == distance:
+            got = block[ends[place] : ends[min(place + distance, count)]]
+            step.receives.extend(_filled([(circle[place - distance], got)]))
+        yield step
+        distance //= 2
+    sizes = [stop - start for start, stop in zip(ends, ends[1:])]
+    whole = yield from all_gather(circle, place, block[ends[place] : ends[place + 1]], sizes)
+    if place:
         block[...] = whole
     return block
 
