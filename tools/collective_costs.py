@@ -98,6 +98,8 @@ def time_of(seconds: float) -> str:
 
 def table(ranks: int) -> str:
     lines = [
+        f"With {LATENCY * 1e6:g} µs for a message and {BANDWIDTH / 1e9:g} GB/s:",
+        "",
         "| collective | of | processes | messages | bytes | steps | time |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
