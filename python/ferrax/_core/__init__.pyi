@@ -76,6 +76,7 @@ __all__ = [
     "num_threads",
     "observed_values",
     "op_rows",
+    "partition",
     "paths_taken",
     "place_at",
     "place_of",
@@ -452,6 +453,16 @@ def replace_named(
     program: Program,
     make: Callable[[str, dict[str, Any], str | None], tuple[Any, dict[str, Any], str]],
 ) -> Program: ...
+def partition(
+    program: Program,
+    mesh: Sequence[int],
+    axes: Sequence[str],
+    inputs: Sequence[list[list[int]]],
+    outputs: Sequence[list[list[int]] | None],
+    names: set[str],
+    stated: Callable[[str, dict[str, Any]], tuple[list[Any], bool, bool]],
+    body: Callable[[str, dict[str, Any]], tuple[Program, list[Any]] | None],
+) -> tuple[Program, list[Array], list[list[list[int]]], list[tuple[str | None, str, list[int], int, str]]]: ...
 def propagate(
     program: Program,
     mesh: Sequence[int],

@@ -13,7 +13,7 @@ use crate::scalar::{Body, Value};
 use crate::shard_rule::{self, ShardRule};
 use crate::varying::Varying;
 use crate::{
-    ArrayType, Atom, Builder, DType, Dim, Effects, Param, Params, Result, Tensor, Type, internal_error,
+    ArrayType, Atom, Axes, Builder, DType, Dim, Effects, Param, Params, Result, Tensor, Type, internal_error,
     unsupported,
 };
 
@@ -187,6 +187,12 @@ pub trait Rules: Row {
     /// matrices.
     fn matrix_axes(&self) -> usize {
         0
+    }
+
+    /// Of an op whose operands and results have the same axes: along which of them elements depend on others. `rank` is that
+    /// of the first operand.
+    fn coupled_axes(&self, _rank: usize) -> Option<Axes> {
+        None
     }
 
     /// Which axes can be cut into parts together, where that does not follow from what else the row says.

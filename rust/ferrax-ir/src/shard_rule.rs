@@ -11,6 +11,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use crate::Result;
+use crate::ops::Kept;
 use crate::rules::{Extents, Follow, IndexMap, Lowering, Rules};
 
 /// The factors of an axis, by number, major first.
@@ -44,6 +45,8 @@ pub struct ShardRule {
     pub factors: SmallVec<[Factor; 8]>,
     pub operands: SmallVec<[ArrayFactors; 3]>,
     pub results: SmallVec<[ArrayFactors; 1]>,
+    /// Whether the op of the parts gives the parts of its results; else the rule is a guess, and good for propagation only.
+    pub exact: bool,
 }
 
 impl ShardRule {
@@ -59,12 +62,12 @@ impl ShardRule {
         };
         let results = outputs.iter().map(&mut alone).collect();
         let operands = inputs.iter().map(&mut alone).collect();
-        ShardRule { factors, operands, results }
+        ShardRule { factors, operands, results, exact: true }
     }
 
     /// Axes with the same number are cut together, where they have the same size and the arrays the same rank.
     pub fn alike(inputs: &[Extents<'_>], outputs: &[Extents<'_>]) -> ShardRule {
-        let mut rule = ShardRule::apart(inputs, outputs);
+        let mut rule = ShardRule { exact: false, ..ShardRule::apart(inputs, outputs) };
         let Some(first) = outputs.iter().max_by_key(|output| output.sizes.len()) else { return rule };
         for axis in 0..first.sizes.len() {
             let same = |extents: &Extents<'_>| {
@@ -133,10 +136,22 @@ pub fn derived(
     {
         return Ok(ShardRule::leading(first.sizes.len().saturating_sub(op.matrix_axes()), inputs, outputs));
     }
-    let [output] = outputs else { return Ok(ShardRule::alike(inputs, outputs)) };
     if op.lower() == Lowering::Elementwise {
-        return Ok(ShardRule::alike(inputs, outputs));
+        return Ok(ShardRule { exact: true, ..ShardRule::alike(inputs, outputs) });
     }
+    if let Some(input) = inputs.first()
+        && let Some(coupled) = op.coupled_axes(input.sizes.len())
+    {
+        let mut rule = ShardRule { exact: true, ..ShardRule::alike(inputs, outputs) };
+        for axis in coupled {
+            let of_axis = rule.operands.iter().chain(&rule.results).filter_map(|factors| factors.get(axis));
+            for factor in of_axis.flatten() {
+                rule.factors[usize::from(*factor)].cut = Cut::Whole;
+            }
+        }
+        return Ok(rule);
+    }
+    let [output] = outputs else { return Ok(ShardRule::alike(inputs, outputs)) };
     if let Some(map) = op.index_map(inputs, *output)? {
         return Ok(of_map(&map, inputs, *output));
     }
@@ -171,7 +186,15 @@ fn of_map(map: &IndexMap, inputs: &[Extents<'_>], output: Extents<'_>) -> ShardR
         }
     };
     match map {
-        IndexMap::Along(follows) => follow(&mut rule, 0, follows, &|_| false),
+        IndexMap::Along(follows) => {
+            // Along new axes all parts are the same.
+            for axis in 0..output.sizes.len() {
+                let new = follows.iter().all(|follow| follow.axis != Some(axis));
+                rule.factors[usize::from(rule.results[0][axis][0])].cut =
+                    if new { Cut::Pass } else { Cut::Whole };
+            }
+            follow(&mut rule, 0, follows, &|_| false);
+        }
         IndexMap::Picked(picked) => {
             follow(&mut rule, 0, &picked.within, &|_| true);
             for start in &picked.starts {
@@ -180,7 +203,9 @@ fn of_map(map: &IndexMap, inputs: &[Extents<'_>], output: Extents<'_>) -> ShardR
         }
         IndexMap::Padded(kept) => {
             for axis in 0..kept.len() {
-                let same = inputs[0].sizes[axis] == output.sizes[axis];
+                let size = inputs[0].sizes[axis];
+                let same =
+                    kept[axis] == Kept { from: 0, count: size, to: 0, step: 1 } && size == output.sizes[axis];
                 rule.share(0, axis, 0, axis, if same { Cut::Pass } else { Cut::Shift });
             }
         }
@@ -193,6 +218,7 @@ fn of_map(map: &IndexMap, inputs: &[Extents<'_>], output: Extents<'_>) -> ShardR
         }
         IndexMap::InOrder => reshaped(&mut rule, inputs[0].sizes, output.sizes),
         IndexMap::Bytes => return ShardRule::alike(inputs, &[output]),
+        // What is counted begins elsewhere in each part, which compilers have to see to.
         IndexMap::Counted { .. } | IndexMap::Constant(_) => {
             for axis in 0..output.sizes.len() {
                 let factor = rule.results[0][axis][0];

@@ -243,6 +243,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         devices::platform_devices,
         devices::device_name,
         devices::missing_device,
+        spmd::partition,
         spmd::propagate,
         spmd::replace_named,
         spmd::equations_named,

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::array::Array;
 use crate::errors::IntoPyResult;
 use crate::interrupt::stash;
 use crate::jit::JitFunction;
@@ -111,21 +112,83 @@ pub fn propagate(
     names: FxHashSet<String>,
     stated: &Bound<'_, PyAny>,
 ) -> PyResult<Vec<Entries>> {
-    let ask = |equation: &Equation| -> PyResult<Option<Stated>> {
-        let Some(found) = primitive::of(&equation.op).filter(|_| names.contains(equation.op.name())) else {
-            return Ok(None);
-        };
-        let params: &Bound<'_, PyDict> = found.params.bind(py);
-        let answer = stated.call1((equation.op.name(), params))?;
-        let (results, closed, passes): (Vec<Option<Entries>>, bool, bool) = answer.extract()?;
-        let results = results.into_iter().map(|entries| entries.map(spec_of)).collect();
-        Ok(Some(Stated { results, closed, passes }))
-    };
     let inputs: Vec<Option<Spec>> = inputs.into_iter().map(|entries| entries.map(spec_of)).collect();
-    let found =
-        spmd::propagate(&program.program, &mesh, &inputs, &mut |equation| ask(equation).map_err(stash));
-    let entries = |spec: Spec| spec.into_iter().map(|axes| axes.to_vec()).collect();
-    Ok(found.py(py)?.into_iter().map(entries).collect())
+    let found = spmd::propagate(&program.program, &mesh, &inputs, &mut |equation| {
+        ask(equation, &names, stated, None).map_err(stash)
+    });
+    Ok(found.py(py)?.into_iter().map(entries_of).collect())
+}
+
+fn entries_of(spec: Spec) -> Entries {
+    spec.into_iter().map(|axes| axes.to_vec()).collect()
+}
+
+/// What an equation with one of these names says of its results; with what `body(params)` gives, if it is no value that is laid
+/// out anew: the program of one device and how its operands are cut.
+fn ask(
+    equation: &Equation,
+    names: &FxHashSet<String>,
+    stated: &Bound<'_, PyAny>,
+    body: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Option<Stated>> {
+    let Some(found) = primitive::of(&equation.op).filter(|_| names.contains(equation.op.name())) else {
+        return Ok(None);
+    };
+    let params: &Bound<'_, PyDict> = found.params.bind(stated.py());
+    let answer = stated.call1((equation.op.name(), params))?;
+    let (results, closed, passes): (Vec<Option<Entries>>, bool, bool) = answer.extract()?;
+    let results = results.into_iter().map(|entries| entries.map(spec_of)).collect();
+    let body = match body.map(|body| body.call1((equation.op.name(), params))).transpose()? {
+        Some(found) if !found.is_none() => {
+            let (program, inputs): (PyRef<'_, PyProgram>, Vec<Entries>) = found.extract()?;
+            Some((program.program.clone(), inputs.into_iter().map(spec_of).collect()))
+        }
+        _ => None,
+    };
+    Ok(Some(Stated { results, closed, passes, body }))
+}
+
+/// Line, name, axes by number, bytes that a device puts in, and for which op: of a collective.
+type Exchange = (Option<String>, &'static str, Vec<u8>, usize, String);
+
+/// A program of one device, values of its last inputs, how its results are cut, what devices exchange.
+type Partitioned = (PyProgram, Vec<Py<Array>>, Vec<Entries>, Vec<Exchange>);
+
+/// The program that each device of a mesh runs on its parts, the values of its last inputs, how its results are cut, and what
+/// devices exchange. The axes of the mesh have these sizes and names; `stated` is as for `propagate`, `body` gives the programs of functions over meshes.
+#[pyfunction]
+#[pyo3(signature = (program, mesh, axes, inputs, outputs, names, stated, body))]
+#[allow(clippy::too_many_arguments)] // The axes of a mesh, and what is asked, are two things each.
+pub fn partition(
+    py: Python<'_>,
+    program: &PyProgram,
+    mesh: Vec<usize>,
+    axes: Vec<String>,
+    inputs: Vec<Entries>,
+    outputs: Vec<Option<Entries>>,
+    names: FxHashSet<String>,
+    stated: &Bound<'_, PyAny>,
+    body: &Bound<'_, PyAny>,
+) -> PyResult<Partitioned> {
+    let axes: Vec<Arc<str>> = axes.iter().map(|name| name.as_str().into()).collect();
+    let mesh = spmd::Mesh { sizes: &mesh, names: &axes };
+    let inputs: Vec<Spec> = inputs.into_iter().map(spec_of).collect();
+    let outputs: Vec<Option<Spec>> = outputs.into_iter().map(|entries| entries.map(spec_of)).collect();
+    let found = spmd::partition(&program.program, &mesh, &inputs, &outputs, &mut |equation| {
+        ask(equation, &names, stated, Some(body)).map_err(stash)
+    });
+    let spmd::Partitioned { program, constants, outputs, communication } = found.py(py)?;
+    let constants = constants.into_iter().map(|tensor| Array::new_concrete(py, tensor, false));
+    let exchange = |one: spmd::Communication| {
+        let line = one.source.line().map(|line| line.to_string());
+        (line, one.collective, one.axes.to_vec(), one.bytes, one.needed_by)
+    };
+    Ok((
+        PyProgram::new(Arc::new(program)),
+        constants.collect::<PyResult<_>>()?,
+        outputs.into_iter().map(entries_of).collect(),
+        communication.into_iter().map(exchange).collect(),
+    ))
 }
 
 /// Calls the function of arrays of which other processes have parts, if that is why it failed.

@@ -10,6 +10,8 @@ import numpy as np
 import ferrax as fx
 import ferrax.numpy as jnp
 from ferrax import P, lax
+from ferrax._src.parallel.partition import partition
+from ferrax._src.parallel.shard_map import shard_map_p
 
 W = np.sin(np.arange(24.0, dtype=np.float32)).reshape(6, 4)
 X = np.cos(np.arange(96.0, dtype=np.float32)).reshape(16, 6)
@@ -55,6 +57,42 @@ def programs(mesh):
     yield "two functions", fx.jit(lambda w, x: steps(w, mapped(chosen, (both,), both)(x))[0] * 2), (W, X)
 
 
+def whole_programs(mesh):
+    """Functions of whole arrays and how their arguments are cut: what devices exchange is found."""
+
+    def step(w, x):
+        def loss(w):
+            hidden = jnp.tanh(x @ w)
+            return (hidden**2).mean() + (hidden.max(0) - hidden.min(0)).sum() * 0.01
+
+        def body(w, _):
+            value, gradient = fx.value_and_grad(loss)(w)
+            return w - 0.1 * gradient, value
+
+        return lax.scan(body, w, length=3)
+
+    def moved(x):
+        pinned = lax.with_sharding_constraint(jnp.sin(x), fx.NamedSharding(mesh, P(None, "y")))
+        return jnp.sort(x, 0), jnp.cumsum(x, 0), x.T @ x, pinned + 1, x.reshape(4, 4, 6).sum(1), x[::-1], jnp.arange(16.0) + x[:, 0]
+
+    def mixed(x):
+        mapped = fx.shard_map(lambda a: lax.psum(a, "x"), mesh=mesh, in_specs=P("x"), out_specs=P())
+        turned = lax.cond(x.sum() > 0, lambda: x + 1, lambda: x * 2)
+        return mapped(jnp.cos(x)) * 2, turned, lax.while_loop(lambda c: c.sum() < 100, lambda c: c * c + 1, x)
+
+    yield "training", step, (W, X), (P(), P(("x", "y")))
+    yield "training in parts", step, (W, X), (P(None, "y"), P("x"))
+    yield "moved", moved, (X,), (P(("x", "y")),)
+    yield "moved columns", moved, (X,), (P("x", "y"),)
+    yield "mixed", mixed, (X,), (P("y"),)
+
+
+def on_parts(jitted, args, mesh):
+    program = jitted.trace(*args).jaxpr._to_program()
+    params, consts, _ = partition(program, mesh, [x.sharding for x in args])
+    return fx.jit(lambda *args: shard_map_p.bind(*args, *consts, **params))(*args)
+
+
 def main():
     kept, devices = sys.argv[1], int(sys.argv[2])
     fx.config.update("jax_num_cpu_devices", devices)
@@ -74,6 +112,22 @@ def main():
             assert result.shape == known[key].shape and result.dtype == known[key].dtype, key
             for shard in result.addressable_shards:
                 np.testing.assert_array_equal(np.asarray(shard.data), known[key][shard.index], err_msg=key)
+    for name, function, args, ins in whole_programs(mesh):
+        given = [fx.make_array_from_callback(x.shape, fx.NamedSharding(mesh, spec), x.__getitem__) for x, spec in zip(args, ins)]
+        jitted = fx.jit(function)
+        # One process computes whole arrays: the parts are asked for.
+        results = on_parts(jitted, given, mesh) if alone else fx.tree.leaves(jitted(*given))
+        again = results if alone else fx.tree.leaves(jitted(*given))
+        for number, (result, other) in enumerate(zip(results, again)):
+            key = f"{name} {number}"
+            if alone:
+                known[key] = np.asarray(result)
+                np.testing.assert_allclose(known[key], fx.tree.leaves(function(*args))[number], rtol=2e-5, atol=1e-5)
+                continue
+            assert result.shape == known[key].shape and result.dtype == known[key].dtype, key
+            for shard, same in zip(result.addressable_shards, other.addressable_shards):
+                np.testing.assert_array_equal(np.asarray(shard.data), known[key][shard.index], err_msg=key)
+                np.testing.assert_array_equal(np.asarray(shard.data), np.asarray(same.data), err_msg=key)
     if alone:
         np.savez(kept, **known)
     print("done")

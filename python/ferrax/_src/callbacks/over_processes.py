@@ -22,13 +22,13 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.callbacks.callback import io_callback
-from ferrax._src.core import named_axes
+from ferrax._src.core import named_axes, propagation
 from ferrax._src.core.avals import ShapeDtypeStruct
 from ferrax._src.core.devices import OF_A_PROCESS
 from ferrax._src.core.global_array import GlobalArray, of_parts, spread
-from ferrax._src.core.jaxpr import ClosedJaxpr, Literal
+from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.mesh import Mesh
-from ferrax._src.core.partition import PartitionSpec, names_of
+from ferrax._src.core.partition import names_of
 from ferrax._src.core.parts import parts_of
 from ferrax._src.core.placement import device_put
 from ferrax._src.core.placements import alias, place, placement
@@ -37,6 +37,7 @@ from ferrax._src.core.sharding import NamedSharding, SingleDeviceSharding
 from ferrax._src.lax.shape import broadcast, concatenate, expand_dims
 from ferrax._src.lax.slicing import index_in_dim
 from ferrax._src.parallel import exchange, ranks, shard_map
+from ferrax._src.parallel.partition import partition
 from ferrax._src.parallel.shard_map import shard_map_p
 from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.tree import tree_util
@@ -246,7 +247,11 @@ shard_map.over_processes = run
 
 
 def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
-    """What a jitted function gives of arrays of which this process has parts."""
+    """What a jitted function gives of arrays of which this process has parts: each process runs the program of its
+    devices' parts (`partition`).
+
+    Errors: NotImplementedError for static arguments, arrays that can be written to, and arrays over no mesh or several.
+    """
     leaves, tree = tree_util.tree_flatten((args, kwargs))
     types = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type) if type(x) is GlobalArray else x for x in leaves]
     types_args, types_kwargs = tree.unflatten(types)
@@ -257,40 +262,35 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
             "jit over several processes: static arguments, and arrays that can be written to, are not supported; close "
             "over them"
         )
-    results = run_jaxpr(closed.jaxpr, closed.consts, leaves)
-    return tree_util.tree_unflatten(tree_util.tree_structure(traced.out_info), results)
+    operands = [*leaves, *closed.consts]
+    ins = tuple(map(_said_sharding, operands))
+    params, consts = _partitioned(closed.jaxpr._to_program(), ins)
+    return tree_util.tree_unflatten(tree_util.tree_structure(traced.out_info), run([*operands, *consts], params))
 
 
-def run_jaxpr(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-    """The results of a jaxpr of arrays over several processes: functions over meshes run there, and what else there is
-    each process computes of whole arrays."""
-    known: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args)))
+def _said_sharding(x) -> NamedSharding | None:
+    """How an operand is cut, if that was asked for.
 
-    def value(atom):
-        return atom.val if isinstance(atom, Literal) else known[atom]
-
-    for eqn in jaxpr.eqns:
-        given = [value(atom) for atom in eqn.invars]
-        known.update(zip(eqn.outvars, _equation(eqn, given)))
-    return [value(atom) for atom in jaxpr.outvars]
+    Errors: NotImplementedError for arrays of several processes that are not over a mesh.
+    """
+    known, committed = placement(x)
+    if type(x) is GlobalArray and not isinstance(known, NamedSharding):
+        raise NotImplementedError(f"jit over several processes: arrays must be over a mesh, got {known}")
+    return known if committed and isinstance(known, NamedSharding) else None
 
 
-def _equation(eqn, args) -> list[Any]:
-    if eqn.primitive is shard_map_p and is_over_processes(eqn.params["mesh"]):
-        return run(args, eqn.params)
-    if eqn.primitive.name == "jit":
-        closed = eqn.params["jaxpr"]
-        return run_jaxpr(closed.jaxpr, closed.consts, args)
-    whole = [_whole(x) for x in args]
-    results = eqn.primitive.bind(*whole, **eqn.params)
-    return results if eqn.primitive.multiple_results else [results]
-
-
-def _whole(x):
-    """An array as all processes have it."""
-    if type(x) is not GlobalArray:
-        return x
-    sharding = placement(x).sharding
-    if not isinstance(sharding, NamedSharding):
-        raise NotImplementedError(f"jit over several processes: arrays must be over a mesh, got {sharding}")
-    return device_put(x, NamedSharding(sharding.mesh, PartitionSpec()))
+@functools.lru_cache(256)
+def _partitioned(program, ins):
+    """The parameters of the equation `shard_map` that a program over whole arrays is, and its last operands."""
+    said = [*ins, *propagation.said_shardings(program)]
+    named = [sharding.mesh for sharding in said if isinstance(sharding, NamedSharding)]
+    meshes = list(dict.fromkeys(filter(is_over_processes, named)))
+    if len({(mesh.shape_tuple, tuple(mesh.devices.flat)) for mesh in meshes}) != 1:
+        raise NotImplementedError(
+            "jit over several processes: the arrays and what the program says of shardings must be over one mesh, got "
+            + (" and ".join(map(str, meshes)) or "none")
+        )
+    mesh = meshes[0]
+    assert isinstance(mesh, Mesh)
+    params, consts, _ = partition(program, mesh, ins)
+    return params, consts

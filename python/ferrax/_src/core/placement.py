@@ -172,7 +172,7 @@ def _sharding(place, array):
                 f"{place}"
             )
         place = NamedSharding(mesh, place)
-    check_fits(place, array.shape, "device_put", joined=over_processes is not None)
+    check_fits(place, array.shape, "device_put")
     return place
 
 
@@ -180,9 +180,10 @@ _KINDS = {Space.Device: "device", Space.Host: "pinned_host", Space.Any: "device"
 
 
 @functools.lru_cache(4096)
-def check_fits(sharding: Sharding, shape: tuple[int, ...], function: str, joined: bool = False) -> None:
-    """Errors: ValueError unless arrays of this shape can be laid out so over the devices of this process, or
-    (`joined`) those of processes that are joined with it."""
+def check_fits(sharding: Sharding, shape: tuple[int, ...], function: str) -> None:
+    """Errors: ValueError unless arrays of this shape can be laid out so over devices of this process and those
+    that are joined with it.
+    """
     try:
         if isinstance(sharding, NamedSharding):
             sharding.shard_shape(shape)
@@ -190,8 +191,7 @@ def check_fits(sharding: Sharding, shape: tuple[int, ...], function: str, joined
         raise
     except ValueError as error:
         raise ValueError(f"{function}: {error}") from None
-    if not joined:
-        check_devices(sharding, function)
+    check_joined(sharding, function)
 
 
 def check_devices(sharding: Sharding, function: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from ferrax import _core
 from ferrax._src.core.devices import Device
+from ferrax._src.core.global_array import OverProcesses
 from ferrax._src.core.jaxpr import ClosedJaxpr, Literal
 from ferrax._src.core.mesh import AbstractMesh, Mesh, concrete_mesh, get_abstract_mesh
 from ferrax._src.core.partition import PartitionSpec, entry_names, filled, names_of
@@ -39,7 +40,12 @@ def results(program: Any, numbers: Sequence[int]) -> list[int]:
     given = [numbered(number).sharding if number else None for number in numbers]
     committed = [numbered(number).sharding for number in numbers if number & COMMITTED]
     on = [x.mesh for x in committed if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh)]
-    said, count = [*committed, *_said(program, on)], len(program.out_types)
+    of_program, count = said_shardings(program, on), len(program.out_types)
+    # A function over a mesh sees to it itself.
+    pinned = said_shardings(program, on, _CONSTRAINTS)
+    if not all(sharding.is_fully_addressable for sharding in pinned):
+        raise OverProcesses(f"{program.name}: arrays in the program are over several processes: call it within jit")
+    said = [*committed, *of_program]
     if not said:
         somewhere = next(filter(None, numbers), 0)
         return [somewhere] * count
@@ -48,9 +54,9 @@ def results(program: Any, numbers: Sequence[int]) -> list[int]:
     if not meshes:
         return [number_of(said[0])] * count
     mesh, kind = meshes[0], said[0].memory_kind
-    cut = _Cuts(mesh)
+    cut = Cuts(mesh)
     inputs = [cut.entries(x) if number & COMMITTED else None for number, x in zip(numbers, given)]
-    found = _core.propagate(program, mesh.axis_sizes, inputs, _NAMES, cut.stated)
+    found = _core.propagate(program, mesh.axis_sizes, inputs, NAMES, cut.stated)
     shapes = [ty[0] for ty in program.out_types]
     return [
         number_of(NamedSharding(mesh, cut.spec(entries, shape), memory_kind=kind))
@@ -60,9 +66,9 @@ def results(program: Any, numbers: Sequence[int]) -> list[int]:
 
 def _with_auto_axes(program, numbers, mesh, specs) -> list[PartitionSpec | None]:
     """Specs by explicit axes with those by the other axes, which follow from what they are made of."""
-    cut = _Cuts(mesh)
+    cut = Cuts(mesh)
     inputs = [cut.entries(numbered(number).sharding) if number & COMMITTED else None for number in numbers]
-    found = _core.propagate(program, mesh.axis_sizes, inputs, _NAMES, cut.stated)
+    found = _core.propagate(program, mesh.axis_sizes, inputs, NAMES, cut.stated)
     auto, shapes = set(mesh.auto_axes), [ty[0] for ty in program.out_types]
     both: list[PartitionSpec | None] = []
     for spec, entries, shape in zip(specs, found, shapes):
@@ -135,7 +141,7 @@ def _check_context(name, numbers) -> None:
                 )
 
 
-class _Cuts:
+class Cuts:
     """Specs over a mesh as the native core has them: for each axis of an array numbers of axes of the mesh."""
 
     def __init__(self, mesh: Mesh) -> None:
@@ -169,16 +175,18 @@ class _Cuts:
         return found, not opened and not params.get("unconstrained_dims"), passes or opened
 
 
-def _said(program, meshes=()) -> list[Sharding]:
-    """The shardings over devices that equations of a program say; those over meshes without devices are over these."""
-    stated = _core.equations_named(program, _NAMES)
+def said_shardings(program: Any, meshes: Sequence[Mesh] = (), names: set[str] | None = None) -> list[Sharding]:
+    """The shardings over devices that equations of a program say, of those primitives; those over meshes without
+    devices are over these.
+    """
+    stated = _core.equations_named(program, NAMES if names is None else names)
     here = functools.partial(_here, meshes=meshes)
     return [found for name, params in stated for found in map(here, _STATED[name][0](params)) if found is not None]
 
 
 def said_device(program: Any) -> int:
     """The native core's number of the one device that a program says values are on; 0 for several, or none."""
-    return next((number for number in map(device_number, _said(program)) if number), 0)
+    return next((number for number in map(device_number, said_shardings(program)) if number), 0)
 
 
 def _check_said(committed, said) -> None:
@@ -343,4 +351,5 @@ _STATED: dict[str, tuple[Callable[[dict[str, Any]], list[Any]], bool]] = {
     "reshard": (lambda params: [_of_reshard(params)], False),
     "shard_map": (lambda params: [NamedSharding(params["mesh"], spec) for spec in params["out_specs"]], False),
 }
-_NAMES = set(_STATED)
+NAMES = set(_STATED)
+_CONSTRAINTS = NAMES - {"shard_map"}

@@ -23,7 +23,7 @@ from ferrax._src.base import effects
 from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import api_util, named_axes, placements
 from ferrax._src.core.devices import device_count
-from ferrax._src.core.global_array import GlobalArray
+from ferrax._src.core.global_array import GlobalArray, OverProcesses
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.lowering import lower_fun, register_lowering
 from ferrax._src.core.manual_axes import ManualAxisType
@@ -456,7 +456,11 @@ def _is_local(mesh) -> bool:
 
 
 def _check_mesh(mesh) -> None:
-    """Errors: ValueError for a mesh of other processes' devices, or without any and larger than what there is."""
+    """Errors: OverProcesses for a mesh of other processes' devices; ValueError for one of processes that are not
+    joined, or without devices and larger than what there is.
+    """
+    if over_processes is not None and not _is_local(mesh):
+        raise OverProcesses(f"shard_map: other processes have some devices of {mesh}: call the function within jit")
     if isinstance(mesh, Mesh):
         check_devices(NamedSharding(mesh, PartitionSpec()), "shard_map")
     elif mesh.size > (count := concrete_mesh().size or device_count()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,10 @@ class OutInfo:
 
     def __repr__(self) -> str:
         return f"OutInfo({np.dtype(self.dtype).name}{list(self.shape)})"
+
+
+# `exchanges(program, ins, outs)`: what devices exchange. Set by what knows meshes.
+exchanges: Callable[[Any, list[Any], list[Any]], list[Any]] | None = None
 
 
 class _Stage:
@@ -278,6 +282,25 @@ class Compiled(_Stage):
         """
         flops, transcendentals, _ = self._program.optimise().costs()
         return _costs((flops, transcendentals, self._program.plan()[1]))
+
+    def communication(self) -> list[Any]:
+        """What the devices of a mesh have to say to each other, if each is of a process of its own: in the order of
+        the program for each collective its name, axes, bytes, the user's line, and the operation that needs its
+        operand otherwise than it is divided. Those that name one were asked for by nobody. One process computes with
+        whole arrays and exchanges nothing.
+
+        Returns: objects with `collective`, `axes`, `bytes`, `line`, `needed_by`; none without a mesh.
+        Errors: NotImplementedError for functions over some axes of a mesh, and for arrays that can be written to.
+
+        >>> mesh = ferrax.make_mesh((1,), ("x",), axis_types=(ferrax.sharding.AxisType.Auto,))
+        >>> rows = ferrax.NamedSharding(mesh, ferrax.P("x"))
+        >>> total = ferrax.jit(lambda x: x.sum(0), in_shardings=rows).lower(jnp.ones((4, 2))).compile()
+        >>> [(e.collective, e.axes, e.bytes) for e in total.communication()]
+        [('psum', ('x',), 8)]
+        """
+        assert exchanges is not None
+        ins, outs = self._shardings or ([], [])
+        return exchanges(self._program, ins, outs)
 
     def _check_shardings(self, arrays):
         """Errors: ValueError for arrays that were divided by request otherwise than those compiled for."""

@@ -21,8 +21,8 @@ use crate::convert::{Wide, load, store};
 use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types};
 use crate::tensor::element_count;
 use crate::{
-    ArrayType, Atom, Builder, DType, Dim, Param, Result, Scalar, Shape, ShowShape, Tensor, ToParam, Type,
-    internal_error, op_struct, unsupported, value_error,
+    ArrayType, Atom, Axes, Builder, DType, Dim, Param, Result, Scalar, Shape, ShowShape, Tensor, ToParam,
+    Type, internal_error, op_struct, unsupported, value_error,
 };
 
 /// Which transform, in the order of JAX's numbers.
@@ -299,6 +299,10 @@ impl Rules for Fft {
         let operand = b.move_axis(operand, dim, target)?;
         let output = b.emit1(self.clone(), &[operand])?;
         one_batched(output, target)
+    }
+
+    fn coupled_axes(&self, rank: usize) -> Option<Axes> {
+        Some((rank.saturating_sub(self.fft_lengths.len())..rank).collect())
     }
 
     fn lower(&self) -> Lowering {

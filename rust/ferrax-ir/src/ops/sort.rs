@@ -188,6 +188,10 @@ impl Rules for Sort {
         Ok(outputs.into_iter().map(|var| (Atom::Var(var), Some(target))).collect())
     }
 
+    fn coupled_axes(&self, _rank: usize) -> Option<Axes> {
+        Some(SmallVec::from_elem(self.dimension, 1))
+    }
+
     fn lower(&self) -> Lowering {
         Lowering::Library
     }

@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 
 use crate::rules::{self, Batch, Batched, Jvp, Lowering, Row, Rules, Types, not_linear};
 use crate::{
-    ArrayType, Atom, Builder, DType, Dim, Result, Scalar, ShowShape, Tensor, Type, internal_error, op_struct,
-    value_error,
+    ArrayType, Atom, Axes, Builder, DType, Dim, Result, Scalar, ShowShape, Tensor, Type, internal_error,
+    op_struct, value_error,
 };
 
 use super::index_space::*;
@@ -101,6 +101,10 @@ impl Rules for TopK {
         let op = TopK { axis: self.axis + usize::from(self.axis >= dim), k: self.k };
         let outputs = b.emit(op, &[operand])?;
         Ok(outputs.into_iter().map(|var| (Atom::Var(var), Some(dim))).collect())
+    }
+
+    fn coupled_axes(&self, _rank: usize) -> Option<Axes> {
+        Some(SmallVec::from_elem(self.axis, 1))
     }
 
     fn lower(&self) -> Lowering {

@@ -4,10 +4,13 @@
 //! of the program with its calls inlined, of which so many nodes are made at most; what is called beyond them is taken to
 //! tie nothing together.
 
+use std::sync::Arc;
+
 use ferrax_ir::ops::{Scan, While};
 use ferrax_ir::rules::{Extents, Lowering, Rules};
 use ferrax_ir::shard_rule::{Cut, ShardRule};
 use ferrax_ir::{Atom, DType, Equation, Program, Result, Sizes, Type, View};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::propagate::Spec;
@@ -37,6 +40,9 @@ pub struct Value {
     pub closed: bool,
 }
 
+/// A program that each device runs on its parts, and how its operands are cut.
+pub type OneDevice = (Arc<Program>, Vec<Spec>);
+
 /// What an equation says of its results by itself.
 pub struct Stated {
     /// How they are cut; `None` for those of which nothing is said.
@@ -45,6 +51,17 @@ pub struct Stated {
     pub closed: bool,
     /// Whether its operands are cut as its results.
     pub passes: bool,
+    /// What devices run; `None` for an equation that changes no value.
+    pub body: Option<OneDevice>,
+}
+
+/// A program as it was opened: its arrays by variable, what was said of its equations by themselves, and the programs
+/// that these run, in order.
+#[derive(Default)]
+pub struct Frame {
+    pub arrays: Vec<Option<Array>>,
+    pub stated: FxHashMap<usize, Option<OneDevice>>,
+    pub inner: Vec<Frame>,
 }
 
 pub type Asked<'a> = &'a mut dyn FnMut(&Equation) -> Result<Option<Stated>>;
@@ -52,12 +69,21 @@ pub type Asked<'a> = &'a mut dyn FnMut(&Equation) -> Result<Option<Stated>>;
 pub struct Graph<'a> {
     pub values: Vec<Value>,
     pub nodes: Vec<Node>,
+    /// Of the programs that were opened within the one that is being opened.
+    pub frames: Vec<Frame>,
+    stated: FxHashMap<usize, Option<OneDevice>>,
     asked: Asked<'a>,
 }
 
 impl<'a> Graph<'a> {
     pub fn new(asked: Asked<'a>) -> Graph<'a> {
-        Graph { values: Vec::new(), nodes: Vec::new(), asked }
+        Graph {
+            values: Vec::new(),
+            nodes: Vec::new(),
+            frames: Vec::new(),
+            stated: FxHashMap::default(),
+            asked,
+        }
     }
 
     /// An array of which nothing is known; one with symbolic sizes has no axes here.
@@ -106,6 +132,7 @@ impl<'a> Graph<'a> {
 
     /// The outputs of a program of these inputs.
     pub fn program(&mut self, program: &Program, inputs: &[Array]) -> Result<Vec<Array>> {
+        let outside = (std::mem::take(&mut self.frames), std::mem::take(&mut self.stated));
         let mut known: Vec<Option<Array>> = vec![None; program.types.len()];
         for (var, &array) in program.inputs.iter().zip(inputs) {
             known[var.index()] = Some(array);
@@ -113,15 +140,19 @@ impl<'a> Graph<'a> {
         for (var, _) in &program.constants {
             known[var.index()] = Some(self.fresh(&program.types[var.index()]));
         }
-        for equation in &program.equations {
+        for (number, equation) in program.equations.iter().enumerate() {
             let operands =
                 equation.inputs.iter().map(|atom| self.of(program, atom, &mut known)).collect::<Vec<_>>();
-            let results = self.equation(program, equation, &operands)?;
+            let results = self.equation(program, number, &operands)?;
             for (var, array) in equation.outputs.iter().zip(results) {
                 known[var.index()] = Some(array);
             }
         }
-        Ok(program.outputs.iter().map(|atom| self.of(program, atom, &mut known)).collect())
+        let outputs = program.outputs.iter().map(|atom| self.of(program, atom, &mut known)).collect();
+        let (inner, stated) =
+            (std::mem::replace(&mut self.frames, outside.0), std::mem::replace(&mut self.stated, outside.1));
+        self.frames.push(Frame { arrays: known, stated, inner });
+        Ok(outputs)
     }
 
     fn of(&mut self, program: &Program, atom: &Atom, known: &mut [Option<Array>]) -> Array {
@@ -140,7 +171,8 @@ impl<'a> Graph<'a> {
         equation.outputs.iter().map(|var| self.fresh(&program.types[var.index()])).collect()
     }
 
-    fn equation(&mut self, program: &Program, equation: &Equation, operands: &[Array]) -> Result<Vec<Array>> {
+    fn equation(&mut self, program: &Program, number: usize, operands: &[Array]) -> Result<Vec<Array>> {
+        let equation = &program.equations[number];
         if let Some(stated) = (self.asked)(equation)? {
             let results = self.results(program, equation);
             for (&result, spec) in results.iter().zip(stated.results) {
@@ -149,6 +181,7 @@ impl<'a> Graph<'a> {
                     self.values[result].closed = stated.closed;
                 }
             }
+            self.stated.insert(number, stated.body);
             if stated.passes {
                 for (&operand, &result) in operands.iter().zip(&results) {
                     self.tie(operand, result);

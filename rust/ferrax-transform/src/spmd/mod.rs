@@ -1,9 +1,15 @@
 //! Programs over the devices of a mesh.
 
+mod assign;
 mod erase;
 mod graph;
+mod local;
+mod partition;
 mod propagate;
+mod reshard;
 
 pub use erase::erase_varying;
 pub use graph::Stated;
+pub use partition::{Partitioned, partition};
 pub use propagate::{MeshAxes, Spec, propagate};
+pub use reshard::{Communication, Mesh};

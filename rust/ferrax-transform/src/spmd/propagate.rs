@@ -14,7 +14,7 @@ use ferrax_ir::shard_rule::{ArrayFactors, Cut, Factors, ShardRule};
 use ferrax_ir::{Program, Result};
 use smallvec::SmallVec;
 
-use super::graph::{Asked, Graph, LEVELS, Node, Value};
+use super::graph::{Array, Asked, Frame, Graph, LEVELS, Node, Value};
 
 /// Axes of a mesh by number, the major one first.
 pub type MeshAxes = SmallVec<[u8; 2]>;
@@ -29,6 +29,24 @@ pub fn propagate(
     inputs: &[Option<Spec>],
     asked: Asked<'_>,
 ) -> Result<Vec<Spec>> {
+    let Settled { values, outputs, .. } = settled(program, mesh, inputs, &[], asked)?;
+    Ok(outputs.into_iter().map(|array| fitting(&values[array], mesh)).collect())
+}
+
+/// How all arrays of a program are cut; outputs as is said, unless the program says otherwise.
+pub(super) struct Settled {
+    pub values: Vec<Value>,
+    pub outputs: Vec<Array>,
+    pub frame: Frame,
+}
+
+pub(super) fn settled(
+    program: &Program,
+    mesh: &[usize],
+    inputs: &[Option<Spec>],
+    wanted: &[Option<Spec>],
+    asked: Asked<'_>,
+) -> Result<Settled> {
     let mut graph = Graph::new(asked);
     let arrays: Vec<_> = program.inputs.iter().map(|var| graph.fresh(&program.types[var.index()])).collect();
     for (&array, spec) in arrays.iter().zip(inputs) {
@@ -37,11 +55,16 @@ pub fn propagate(
         }
     }
     let outputs = graph.program(program, &arrays)?;
-    let Graph { mut values, nodes, .. } = graph;
+    for (&array, spec) in outputs.iter().zip(wanted) {
+        if let (Some(spec), false) = (spec, graph.values[array].closed) {
+            graph.close(array, spec.clone());
+        }
+    }
+    let Graph { mut values, nodes, mut frames, .. } = graph;
     for level in 0..LEVELS {
         settle(&mut values, &nodes, mesh, level);
     }
-    Ok(outputs.into_iter().map(|array| fitting(&values[array], mesh)).collect())
+    Ok(Settled { values, outputs, frame: frames.pop().unwrap_or_default() })
 }
 
 /// Rounds, forwards and backwards in turn, until nothing changes.
@@ -68,7 +91,7 @@ fn step(values: &mut [Value], node: &Node, mesh: &[usize], level: u8) -> bool {
     if backwards && (level == 0 || node.level != LEVELS - 1) {
         return false;
     }
-    let ShardRule { factors, operands, results } = &node.rule;
+    let ShardRule { factors, operands, results, .. } = &node.rule;
     let sides = || operands.iter().chain(results);
     let mut merged: SmallVec<[Option<MeshAxes>; 8]> = SmallVec::from_elem(None, factors.len());
     for (array, axes) in node.arrays.iter().zip(sides()) {
@@ -118,7 +141,12 @@ fn agreed(a: MeshAxes, b: MeshAxes) -> MeshAxes {
 
 /// Which axes of the mesh cut each factor of an axis. Of several factors, a later one is cut only if those before it are
 /// cut to single elements.
-fn parts(own: &Factors, cut: &MeshAxes, rule: &ShardRule, mesh: &[usize]) -> SmallVec<[(u16, MeshAxes); 2]> {
+pub(super) fn parts(
+    own: &Factors,
+    cut: &MeshAxes,
+    rule: &ShardRule,
+    mesh: &[usize],
+) -> SmallVec<[(u16, MeshAxes); 2]> {
     if let [factor] = own.as_slice() {
         return SmallVec::from_iter([(*factor, cut.clone())]);
     }
@@ -159,8 +187,11 @@ fn tell(
                 break;
             }
             let Some(part) = &merged[usize::from(factor)] else { break };
-            wanted.extend(part.iter().copied());
-            if part.iter().map(|&axis| mesh[usize::from(axis)]).product::<usize>() < of.size {
+            let free = part.iter().take_while(|name| !wanted.contains(name)).count();
+            wanted.extend(part[..free].iter().copied());
+            if free < part.len()
+                || part.iter().map(|&axis| mesh[usize::from(axis)]).product::<usize>() < of.size
+            {
                 break;
             }
         }
@@ -177,8 +208,8 @@ fn tell(
     changed
 }
 
-/// How an output is cut: by those axes that divide its sizes.
-fn fitting(value: &Value, mesh: &[usize]) -> Spec {
+/// How an array is cut that has equal parts: by those axes that divide its sizes.
+pub(super) fn fitting(value: &Value, mesh: &[usize]) -> Spec {
     let fits = |(cut, &size): (&MeshAxes, &usize)| {
         let mut room = size;
         let divides = |axis: &&u8| {

@@ -152,6 +152,10 @@ impl Rules for Cumulative {
         one_batched(b.emit1(Cumulative { axis, ..self.clone() }, &[operand])?, dim)
     }
 
+    fn coupled_axes(&self, _rank: usize) -> Option<Axes> {
+        Some(SmallVec::from_elem(self.axis, 1))
+    }
+
     fn lower(&self) -> Lowering {
         Lowering::Library
     }

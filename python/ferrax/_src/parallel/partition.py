@@ -1,0 +1,125 @@
+"""Programs over whole arrays as programs of one device of a mesh, with what devices exchange.
+
+What goes in is a program, a mesh, and how its arguments and results are cut; what comes out is the program that each
+device runs on its parts, as the parameters of an equation `shard_map`, and a list of its collectives. The native core
+does the work (`ferrax-transform/src/spmd/partition.rs`). One process computes with whole arrays and needs none of it:
+it is for meshes over several processes, and to show what devices of a cluster would say to each other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from ferrax import _core
+from ferrax._src.core import named_axes, propagation
+from ferrax._src.core.jaxpr import ClosedJaxpr
+from ferrax._src.core.mesh import Mesh
+from ferrax._src.core.partition import PartitionSpec
+from ferrax._src.core.placements import TYPED, number_of, numbered
+from ferrax._src.core.sharding import NamedSharding, Sharding
+from ferrax._src.parallel.shard_map import shard_map_p
+from ferrax._src.transforms import stages
+
+
+@dataclasses.dataclass(frozen=True)
+class Exchange:
+    """What the devices of a mesh say to each other at one place of a program.
+
+    Attributes:
+        collective: the name, such as `"psum"` or `"all_gather"`.
+        axes: the axes of the mesh, by name.
+        bytes: what each device puts in.
+        line: the user's line, or None.
+        needed_by: the operation that needs its operand otherwise than it is cut, which nobody asked for; empty for
+            sums that a cut asks for, and for what a sharding says.
+    """
+
+    collective: str
+    axes: tuple[Any, ...]
+    bytes: int
+    line: str | None
+    needed_by: str
+
+    def __str__(self) -> str:
+        why = f", as {self.needed_by} needs it" if self.needed_by else ""
+        over, where = ", ".join(map(str, self.axes)), self.line or "no line"
+        return f"{self.collective} over {over}: {self.bytes} bytes{why} ({where})"
+
+
+def partition(
+    program: Any, mesh: Mesh, ins: Sequence[Sharding | None], outs: Sequence[Sharding | None] | None = None
+) -> tuple[dict[str, Any], list[Any], list[Exchange]]:
+    """The parameters of the equation `shard_map` that a program is, its last operands, which are constants of the
+    program, and what devices exchange.
+
+    Args:
+        program: one over whole arrays.
+        mesh: the devices.
+        ins: how the arguments are cut; None: not at all.
+        outs: how results are to be; None: as follows from the arguments.
+
+    Errors: NotImplementedError for programs with arrays that can be written to, and for functions over some axes of a
+    mesh.
+    """
+    program = program.erase_varying()
+    cuts = propagation.Cuts(mesh)
+    if outs is None:
+        outs = [None] * len(program.out_types)
+        numbers = [0 if x is None else number_of(x) for x in ins]
+        if any(number & TYPED for number in numbers):
+            outs = [numbered(number).sharding for number in propagation.results(program, numbers)]
+    given = [cuts.entries(sharding) or [] for sharding in ins]
+    axes = [named_axes.text(name) for name in mesh.axis_names]
+    local, consts, found, said = _core.partition(
+        program, mesh.axis_sizes, axes, given, [cuts.entries(sharding) for sharding in outs], propagation.NAMES,
+        cuts.stated, lambda name, params: _body(cuts, mesh, name, params),
+    )  # fmt: skip
+    shapes_in, shapes_out = ([ty[0] for ty in types] for types in (program.in_types, program.out_types))
+    in_specs = [cuts.spec(list(entries), shape) for entries, shape in zip(given, shapes_in)]
+    params = {
+        "jaxpr": ClosedJaxpr(local).jaxpr,
+        "mesh": mesh,
+        "in_specs": (*in_specs, *[PartitionSpec()] * len(consts)),
+        "out_specs": tuple(cuts.spec(entries, shape) for entries, shape in zip(found, shapes_out)),
+        "check_vma": False,
+        "newly_manual_axes": frozenset(mesh.axis_names),
+    }
+    names = mesh.axis_names
+    exchanges = [
+        Exchange(collective, tuple(names[axis] for axis in over), count, line, needed_by)
+        for line, collective, over, count, needed_by in said
+    ]
+    return params, consts, exchanges
+
+
+def _body(cuts, mesh, name, params):
+    """The program of one device of a function over the mesh, and how its arguments are cut."""
+    if name != shard_map_p.name:
+        return None
+    if params["mesh"].shape_tuple != mesh.shape_tuple or params["newly_manual_axes"] != frozenset(mesh.axis_names):
+        raise NotImplementedError(
+            f"a function over {params['mesh']} and its axes {set(params['newly_manual_axes'])} within a program over "
+            f"{mesh}: shard_map over several processes takes all axes of their mesh"
+        )
+    program = ClosedJaxpr(params["jaxpr"])._to_program().erase_varying()
+    return program, [cuts.entries(NamedSharding(mesh, spec)) for spec in params["in_specs"]]
+
+
+def _exchanges(program, ins, outs):
+    """As `partition` finds, over the mesh of the shardings that are said; none without one."""
+    said = [*ins, *outs, *propagation.said_shardings(program)]
+    mesh = next((x.mesh for x in said if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh)), None)
+    if mesh is None:
+        return []
+
+    def over(shardings, count):
+        known = [x if isinstance(x, NamedSharding) else None for x in shardings]
+        return known + [None] * (count - len(known))
+
+    ins, outs = over(ins, len(program.in_types)), over(outs, len(program.out_types))
+    return partition(program, mesh, ins, outs)[2]
+
+
+stages.exchanges = _exchanges

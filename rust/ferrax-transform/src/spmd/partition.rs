@@ -1,0 +1,515 @@
+//! Programs of one device from programs over whole arrays.
+//!
+//! In: a program, the axes of a mesh, how inputs and outputs are cut, and what equations say of themselves. Out: the program that
+//! each device runs on its parts, with collectives over the axes of the mesh by name, and a list of these. How arrays between are
+//! cut is found by `propagate`. An equation is done on parts where its rule (`ferrax_ir::shard_rule`) says exactly what becomes of
+//! them: what it folds over a cut axis is folded over the devices, at once into parts if the result is cut over these axes; else
+//! its operands are gathered and each device does all of it. Loops and branches are those of the parts; conditions are computed of
+//! whole arrays, so that all devices go on alike. Calls are opened. Cost: linear in the opened program.
+
+use std::sync::Arc;
+
+use ferrax_ir::ops::{AxisReduceKind, Cond, Scan, While};
+use ferrax_ir::rules::{AccumulatorKind, Extents, Rules};
+use ferrax_ir::shard_rule::Cut;
+use ferrax_ir::{
+    Atom, DType, Equation, Op, Program, Result, Sizes, Tensor, Type, Var, View, internal_error, unsupported,
+};
+use smallvec::SmallVec;
+
+use super::assign::{assign, sides};
+use super::graph::{Asked, Frame, OneDevice, Value};
+use super::local;
+use super::propagate::{MeshAxes, Spec, fitting, settled};
+use super::reshard::{Communication, Lane, Mesh, Part};
+use crate::cse::cse;
+use crate::dce::dce;
+use crate::inline::{Inline, inline};
+use crate::rewrite::at;
+
+/// See the head of the file.
+pub struct Partitioned {
+    pub program: Program,
+    /// Values of its last inputs, the same on all devices.
+    pub constants: Vec<Tensor>,
+    pub outputs: Vec<Spec>,
+    pub communication: Vec<Communication>,
+}
+
+/// See the head of the file. Outputs of which nothing is said are cut as `propagate` finds.
+pub fn partition(
+    program: &Program,
+    mesh: &Mesh<'_>,
+    inputs: &[Spec],
+    outputs: &[Option<Spec>],
+    asked: Asked<'_>,
+) -> Result<Partitioned> {
+    // What nobody uses would be exchanged all the same: devices wait for each other.
+    let program = &dce(&cse(&inline(program, Inline::All)?)?)?;
+    let given: Vec<Option<Spec>> = inputs.iter().cloned().map(Some).collect();
+    let settled = settled(program, mesh.sizes, &given, outputs, asked)?;
+    let mut lane = Lane::new(program.name.clone(), mesh);
+    let mut parts = Vec::new();
+    for (var, spec) in program.inputs.iter().zip(inputs) {
+        let ty = &program.types[var.index()];
+        let spec = spec_of_rank(spec, sizes_of(program, &Atom::Var(*var))?.len());
+        let atom = lane.b.input(mesh.part(ty, &spec));
+        parts.push(Part { atom, spec, sizes: sizes_of(program, &Atom::Var(*var))? });
+    }
+    let walk = Walk { values: &settled.values };
+    let found = walk.program(&mut lane, program, &settled.frame, parts)?;
+    let (mut atoms, mut specs) = (Vec::new(), Vec::new());
+    for ((part, said), &array) in found.iter().zip(outputs).zip(&settled.outputs) {
+        let spec = match said {
+            Some(spec) => spec_of_rank(spec, part.sizes.len()),
+            None => fitting(&settled.values[array], mesh.sizes),
+        };
+        atoms.push(lane.laid_out(part, &spec)?);
+        specs.push(spec);
+    }
+    let Lane { b, said, .. } = lane;
+    let mut program = b.finish(atoms);
+    let (vars, constants): (Vec<_>, Vec<_>) = std::mem::take(&mut program.constants).into_iter().unzip();
+    program.inputs.extend(vars);
+    Ok(Partitioned { program, constants, outputs: specs, communication: said })
+}
+
+fn spec_of_rank(spec: &Spec, rank: usize) -> Spec {
+    let mut spec = spec.clone();
+    spec.resize(rank, MeshAxes::new());
+    spec
+}
+
+fn sizes_of(program: &Program, atom: &Atom) -> Result<Sizes> {
+    let ty = program.type_of(atom);
+    ty.as_array().and_then(|ty| ty.sizes()).ok_or_else(|| {
+        unsupported!("a program over several processes has a value of type {ty}: arrays of fixed sizes alone can be divided")
+    })
+}
+
+struct Walk<'a> {
+    values: &'a [Value],
+}
+
+/// An equation, of which program, as it was opened.
+#[derive(Clone, Copy)]
+struct Step<'p> {
+    program: &'p Program,
+    frame: &'p Frame,
+    equation: &'p Equation,
+}
+
+impl Step<'_> {
+    /// The sizes of each result.
+    fn sizes(&self) -> Result<Vec<Sizes>> {
+        self.equation.outputs.iter().map(|var| sizes_of(self.program, &Atom::Var(*var))).collect()
+    }
+
+    /// The types of the parts of results.
+    fn part_types(&self, mesh: &Mesh<'_>, specs: &[Spec]) -> Vec<Type> {
+        let vars = self.equation.outputs.iter().zip(specs);
+        vars.map(|(var, spec)| mesh.part(&self.program.types[var.index()], spec)).collect()
+    }
+}
+
+type Known = Vec<Option<Part>>;
+
+impl Walk<'_> {
+    /// The outputs of a program of these inputs, written into `lane`.
+    fn program(
+        &self,
+        lane: &mut Lane<'_>,
+        program: &Program,
+        frame: &Frame,
+        inputs: Vec<Part>,
+    ) -> Result<Vec<Part>> {
+        let mut known: Known = vec![None; program.types.len()];
+        for (var, mut part) in program.inputs.iter().zip(inputs) {
+            let weak = program.types[var.index()].as_array().is_some_and(|ty| ty.weak);
+            part.atom = lane.b.with_weak(part.atom, weak)?;
+            known[var.index()] = Some(part);
+        }
+        for (var, tensor) in &program.constants {
+            let ty = &program.types[var.index()];
+            let atom = lane.b.constant(tensor.clone(), ty.as_array().is_some_and(|ty| ty.weak));
+            known[var.index()] = Some(whole(program, &Atom::Var(*var), atom)?);
+        }
+        let mut inner = frame.inner.iter();
+        let outside = lane.b.source;
+        for (number, equation) in program.equations.iter().enumerate() {
+            let step = Step { program, frame, equation };
+            let operands = parts_of(program, &equation.inputs, &known)?;
+            lane.b.source = equation.source.within(outside);
+            lane.needed_by.clear();
+            let done = match frame.stated.get(&number) {
+                Some(said) => self.stated(lane, step, operands, said.as_ref()),
+                None => self.equation(lane, step, &mut inner, operands),
+            };
+            for (var, part) in equation.outputs.iter().zip(at(equation, done)?) {
+                known[var.index()] = Some(part);
+            }
+        }
+        lane.b.source = outside;
+        lane.needed_by.clear();
+        parts_of(program, &program.outputs, &known)
+    }
+
+    /// How the results of an equation are to be cut.
+    fn wanted(&self, lane: &Lane<'_>, step: Step<'_>) -> Vec<Spec> {
+        let of = |array: usize| fitting(&self.values[array], lane.mesh.sizes);
+        let spec = |var: &Var| step.frame.arrays[var.index()].map(of).unwrap_or_default();
+        step.equation.outputs.iter().map(spec).collect()
+    }
+
+    /// An equation that says how its results are cut.
+    fn stated(
+        &self,
+        lane: &mut Lane<'_>,
+        step: Step<'_>,
+        operands: Vec<Part>,
+        body: Option<&OneDevice>,
+    ) -> Result<Vec<Part>> {
+        let specs = self.wanted(lane, step);
+        let atoms: Vec<Atom> = match body {
+            None => {
+                let pairs = operands.iter().zip(&specs);
+                pairs.map(|(part, spec)| lane.laid_out(part, spec)).collect::<Result<_>>()?
+            }
+            Some((body, cut)) => {
+                let pairs = operands.iter().zip(cut);
+                let given =
+                    pairs.map(|(part, spec)| lane.laid_out(part, &spec_of_rank(spec, part.sizes.len())));
+                let given = given.collect::<Result<Vec<_>>>()?;
+                lane.b.inline(body, &given)?.into_vec()
+            }
+        };
+        let parts = atoms.into_iter().zip(specs).zip(step.sizes()?);
+        Ok(parts.map(|((atom, spec), sizes)| Part { atom, spec, sizes }).collect())
+    }
+
+    fn equation<'f>(
+        &self,
+        lane: &mut Lane<'_>,
+        step: Step<'_>,
+        inner: &mut impl Iterator<Item = &'f Frame>,
+        operands: Vec<Part>,
+    ) -> Result<Vec<Part>> {
+        let mut next = || inner.next().ok_or_else(|| internal_error!("a program was not opened"));
+        let called = match step.equation.op.view() {
+            View::Leaf(row) => return self.leaf(lane, step, row, &operands),
+            View::Cond(op) => {
+                let frames = op.branches.iter().map(|_| next()).collect::<Result<Vec<_>>>()?;
+                return self.cond(lane, step, op, &frames, operands);
+            }
+            View::While(op) => return self.while_loop(lane, step, op, next()?, operands),
+            View::Scan(op) => return self.scan(lane, step, op, next()?, operands),
+            View::Sweeps(_) => return all_of_it(lane, step, &operands),
+            View::Call(op) => &op.program,
+            View::Checkpoint(op) => &op.jaxpr,
+            View::CustomJvp(op) => &op.call_jaxpr,
+            View::CustomVjp(op) => &op.call_jaxpr,
+            View::Ruled(_, called) => called,
+        };
+        if called.inputs.len() != operands.len() {
+            return all_of_it(lane, step, &operands);
+        }
+        self.program(lane, called, next()?, operands)
+    }
+
+    fn leaf(
+        &self,
+        lane: &mut Lane<'_>,
+        step: Step<'_>,
+        row: &dyn Rules,
+        operands: &[Part],
+    ) -> Result<Vec<Part>> {
+        let (wanted, Step { program, equation, .. }) = (self.wanted(lane, step), step);
+        let none_cut = |spec: &Spec| spec.iter().all(|axis| axis.is_empty());
+        let idle = wanted.iter().all(none_cut) && operands.iter().all(|part| none_cut(&part.spec));
+        if idle || matches!(equation.op, Op::Extension(_)) || !equation.op.effects().is_empty() {
+            return all_of_it(lane, step, operands);
+        }
+        let types: Vec<_> = equation.inputs.iter().map(|atom| program.type_of(atom)).collect();
+        let result_sizes = step.sizes()?;
+        let dtype = |ty: &Type| ty.as_array().map_or(DType::Bool, |ty| ty.dtype);
+        let inputs: Vec<Extents<'_>> = types
+            .iter()
+            .zip(operands)
+            .map(|(ty, part)| Extents { dtype: dtype(ty), sizes: &part.sizes })
+            .collect();
+        let outputs: Vec<Extents<'_>> = equation
+            .outputs
+            .iter()
+            .zip(&result_sizes)
+            .map(|(var, sizes)| Extents { dtype: dtype(&program.types[var.index()]), sizes })
+            .collect();
+        let rule = row.shard(&inputs, &outputs)?;
+        if !rule.exact {
+            return all_of_it(lane, step, operands);
+        }
+        let fold = fold_of(row, &inputs)?;
+        let cut =
+            assign(&rule, lane.mesh, fold.is_some(), &sides(&rule, &inputs, operands, &outputs, &wanted));
+        let natural: Vec<Spec> = rule.results.iter().map(|axes| spec_by(axes, &cut)).collect();
+        let needed: Vec<Spec> = rule.operands.iter().map(|axes| spec_by(axes, &cut)).collect();
+        let local_types = step.part_types(lane.mesh, &natural);
+        let given: Vec<_> = types.iter().zip(&needed).map(|(ty, spec)| lane.mesh.part(ty, spec)).collect();
+        let op = local::of_parts(&equation.op, &given, &local_types);
+        if !local::gives(&op, &given, &local_types) {
+            return all_of_it(lane, step, operands);
+        }
+        lane.needed_by = equation.op.name().to_string();
+        let atoms = operands.iter().zip(&needed).map(|(part, spec)| lane.laid_out(part, spec));
+        let atoms = atoms.collect::<Result<Vec<_>>>()?;
+        let results = lane.b.emit_typed(op, &atoms, local_types);
+        let mut results: Vec<Part> = results
+            .into_iter()
+            .zip(natural)
+            .zip(result_sizes)
+            .map(|((var, spec), sizes)| Part { atom: Atom::Var(var), spec, sizes })
+            .collect();
+        if let Op::Iota(op) = &equation.op {
+            results[0].atom = counted(lane, &results[0], op.dimension)?;
+        }
+        let folded = rule.factors.iter().zip(&cut).filter(|(factor, _)| factor.cut == Cut::Fold);
+        let over: MeshAxes = folded.flat_map(|(_, axes)| axes.iter().copied()).collect();
+        if let (false, Some(kind), [result]) = (over.is_empty(), fold, results.as_mut_slice()) {
+            lane.needed_by.clear();
+            fold_over(lane, result, kind, &over, &wanted[0])?;
+        }
+        Ok(results)
+    }
+
+    fn cond(
+        &self,
+        lane: &mut Lane<'_>,
+        step: Step<'_>,
+        op: &Cond,
+        frames: &[&Frame],
+        operands: Vec<Part>,
+    ) -> Result<Vec<Part>> {
+        let specs = self.wanted(lane, step);
+        let mut atoms: Vec<Atom> = operands.iter().map(|part| part.atom).collect();
+        atoms[0] = lane.laid_out(&operands[0], &Spec::new())?;
+        let branches = op.branches.iter().zip(frames);
+        let branches = branches
+            .map(|(branch, frame)| self.sub_program(lane, branch, frame, &operands[1..], &specs))
+            .collect::<Result<Vec<_>>>()?;
+        emitted(lane, step, Cond { branches }.into(), &atoms, specs)
+    }
+
+    fn while_loop(
+        &self,
+        lane: &mut Lane<'_>,
+        step: Step<'_>,
+        op: &While,
+        body_frame: &Frame,
+        operands: Vec<Part>,
+    ) -> Result<Vec<Part>> {
+        let specs = self.wanted(lane, step);
+        let consts = op.cond_nconsts + op.body_nconsts;
+        let carry = carried(lane, &operands[consts..], &specs)?;
+        let of_body = [&operands[op.cond_nconsts..consts], &carry].concat();
+        let of_cond = [&operands[..op.cond_nconsts], &carry].concat();
+        let body_jaxpr = self.sub_program(lane, &op.body_jaxpr, body_frame, &of_body, &specs)?;
+        let cond_jaxpr = condition(lane, &op.cond_jaxpr, &of_cond)?;
+        let atoms: Vec<Atom> = operands[..consts].iter().chain(&carry).map(|part| part.atom).collect();
+        let op = While { body_jaxpr, cond_jaxpr, ..op.clone() };
+        emitted(lane, step, op.into(), &atoms, specs)
+    }
+
+    fn scan(
+        &self,
+        lane: &mut Lane<'_>,
+        step: Step<'_>,
+        op: &Scan,
+        body_frame: &Frame,
+        operands: Vec<Part>,
+    ) -> Result<Vec<Part>> {
+        let mut specs = self.wanted(lane, step);
+        let (consts, count) = (op.num_consts, op.num_carry);
+        for spec in &mut specs[count..] {
+            if let Some(steps) = spec.first_mut() {
+                steps.clear();
+            }
+        }
+        let carry = carried(lane, &operands[consts..consts + count], &specs[..count])?;
+        let mut given: Vec<Part> = [&operands[..consts], &carry].concat();
+        let mut atoms: Vec<Atom> = given.iter().map(|part| part.atom).collect();
+        for part in &operands[consts + count..] {
+            let mut spec = part.spec.clone();
+            spec[0].clear();
+            let atom = lane.laid_out(part, &spec)?;
+            atoms.push(atom);
+            given.push(Part { atom, spec: spec[1..].into(), sizes: part.sizes[1..].into() });
+        }
+        let results = specs.iter().enumerate().map(|(number, spec)| match number < count {
+            true => spec.clone(),
+            false => spec.get(1..).unwrap_or_default().into(),
+        });
+        let results: Vec<Spec> = results.collect();
+        let jaxpr = self.sub_program(lane, &op.jaxpr, body_frame, &given, &results)?;
+        emitted(lane, step, Scan { jaxpr, ..op.clone() }.into(), &atoms, specs)
+    }
+
+    /// The program of parts of these inputs that gives its results cut so.
+    fn sub_program(
+        &self,
+        lane: &mut Lane<'_>,
+        program: &Program,
+        frame: &Frame,
+        inputs: &[Part],
+        outputs: &[Spec],
+    ) -> Result<Arc<Program>> {
+        within(lane, program, inputs, |inside, given| {
+            let found = self.program(inside, program, frame, given)?;
+            found.iter().zip(outputs).map(|(part, spec)| inside.laid_out(part, spec)).collect()
+        })
+    }
+}
+
+/// A program written in a lane of its own, with inputs of the types of the program's.
+fn within<'m>(
+    lane: &mut Lane<'m>,
+    program: &Program,
+    inputs: &[Part],
+    write: impl FnOnce(&mut Lane<'m>, Vec<Part>) -> Result<Vec<Atom>>,
+) -> Result<Arc<Program>> {
+    let mut inside = Lane::new(program.name.clone(), lane.mesh);
+    inside.b.source = lane.b.source;
+    let given = program.inputs.iter().zip(inputs).map(|(var, part)| {
+        let atom = inside.b.input(lane.mesh.part(&program.types[var.index()], &part.spec));
+        Part { atom, ..part.clone() }
+    });
+    let given = given.collect();
+    let outputs = write(&mut inside, given)?;
+    let Lane { b, said, .. } = inside;
+    lane.said.extend(said);
+    Ok(Arc::new(b.finish(outputs)))
+}
+
+/// A condition, of whole arrays: those that it looks at are gathered.
+fn condition(lane: &mut Lane<'_>, program: &Program, inputs: &[Part]) -> Result<Arc<Program>> {
+    within(lane, program, inputs, |inside, given| {
+        inside.needed_by = "the condition of while".to_string();
+        let used = |var| {
+            program.equations.iter().any(|equation| equation.inputs.contains(&Atom::Var(var)))
+                || program.outputs.contains(&Atom::Var(var))
+        };
+        let whole = program.inputs.iter().zip(&given).map(|(&var, part)| match used(var) {
+            true => inside.laid_out(part, &spec_of_rank(&Spec::new(), part.sizes.len())),
+            false => inside.b.zeros(&unused(program, var)?),
+        });
+        let whole = whole.collect::<Result<Vec<_>>>()?;
+        Ok(inside.b.inline(program, &whole)?.into_vec())
+    })
+}
+
+fn unused(program: &Program, var: Var) -> Result<ferrax_ir::ArrayType> {
+    let ty = program.types[var.index()].as_array();
+    ty.cloned().ok_or_else(|| internal_error!("{} is no array", program.types[var.index()]))
+}
+
+fn carried(lane: &mut Lane<'_>, before: &[Part], specs: &[Spec]) -> Result<Vec<Part>> {
+    let pairs = before.iter().zip(specs);
+    pairs
+        .map(|(part, spec)| {
+            let atom = lane.laid_out(part, spec)?;
+            Ok(Part { atom, spec: spec.clone(), sizes: part.sizes.clone() })
+        })
+        .collect()
+}
+
+fn parts_of(program: &Program, atoms: &[Atom], known: &Known) -> Result<Vec<Part>> {
+    let part = |atom: &Atom| match atom.as_var() {
+        Some(var) => known[var.index()]
+            .clone()
+            .ok_or_else(|| internal_error!("variable {} is used before it is made", var.0)),
+        None => whole(program, atom, *atom),
+    };
+    atoms.iter().map(part).collect()
+}
+
+/// An array of which each device has all.
+fn whole(program: &Program, of: &Atom, atom: Atom) -> Result<Part> {
+    let sizes = sizes_of(program, of)?;
+    Ok(Part { atom, spec: spec_of_rank(&Spec::new(), sizes.len()), sizes })
+}
+
+/// The equation, of whole arrays.
+fn all_of_it(lane: &mut Lane<'_>, step: Step<'_>, operands: &[Part]) -> Result<Vec<Part>> {
+    lane.needed_by = step.equation.op.name().to_string();
+    let whole = |rank| spec_of_rank(&Spec::new(), rank);
+    let atoms = operands.iter().map(|part| lane.laid_out(part, &whole(part.sizes.len())));
+    let atoms = atoms.collect::<Result<Vec<_>>>()?;
+    let specs = step.sizes()?.iter().map(|sizes| whole(sizes.len())).collect();
+    emitted(lane, step, step.equation.op.clone(), &atoms, specs)
+}
+
+/// The results of an op that stands for the equation's, cut so.
+fn emitted(
+    lane: &mut Lane<'_>,
+    step: Step<'_>,
+    op: Op,
+    operands: &[Atom],
+    specs: Vec<Spec>,
+) -> Result<Vec<Part>> {
+    let results = lane.b.emit_typed(op, operands, step.part_types(lane.mesh, &specs));
+    let parts = results.into_iter().zip(specs).zip(step.sizes()?);
+    Ok(parts.map(|((var, spec), sizes)| Part { atom: Atom::Var(var), spec, sizes }).collect())
+}
+
+/// What counts along an axis counts on from where the device's part begins.
+fn counted(lane: &mut Lane<'_>, part: &Part, axis: usize) -> Result<Atom> {
+    let cut = &part.spec[axis];
+    if cut.is_empty() {
+        return Ok(part.atom);
+    }
+    let place = lane.place(cut, part.sizes[axis] / lane.mesh.parts(cut))?;
+    let place = lane.b.convert(place, lane.b.dtype(part.atom))?;
+    let shape = lane.b.shape(part.atom);
+    let begin = lane.b.broadcast_scalar(place, &shape)?;
+    lane.b.add(part.atom, begin)
+}
+
+/// The fold over devices of what each has of a result; into parts where it is cut so.
+fn fold_over(
+    lane: &mut Lane<'_>,
+    part: &mut Part,
+    kind: AxisReduceKind,
+    over: &MeshAxes,
+    wanted: &Spec,
+) -> Result<()> {
+    let scattered = (0..wanted.len()).find(|&axis| {
+        kind == AxisReduceKind::Sum
+            && wanted[axis].len() == part.spec[axis].len() + over.len()
+            && wanted[axis].starts_with(&part.spec[axis])
+            && wanted[axis].ends_with(over)
+    });
+    match scattered {
+        Some(axis) => {
+            part.atom = lane.sum_scattered(part.atom, axis, over)?;
+            part.spec[axis] = wanted[axis].clone();
+        }
+        None => part.atom = lane.folded(part.atom, kind, over)?,
+    }
+    Ok(())
+}
+
+/// How the results of parts are folded; `None` if they cannot be.
+fn fold_of(row: &dyn Rules, inputs: &[Extents<'_>]) -> Result<Option<AxisReduceKind>> {
+    let [input] = inputs else { return Ok(Some(AxisReduceKind::Sum)) };
+    let kind = row.reduction(*input)?.map(|reduction| reduction.kind);
+    Ok(match kind {
+        None | Some(AccumulatorKind::Sum) => Some(AxisReduceKind::Sum),
+        Some(AccumulatorKind::Max) => Some(AxisReduceKind::Max),
+        Some(AccumulatorKind::Min) => Some(AxisReduceKind::Min),
+        Some(_) => None,
+    })
+}
+
+fn spec_by(axes: &[SmallVec<[u16; 2]>], cut: &[MeshAxes]) -> Spec {
+    axes.iter()
+        .map(|own| own.iter().flat_map(|factor| cut[usize::from(*factor)].iter().copied()).collect())
+        .collect()
+}

@@ -1,0 +1,220 @@
+"""Programs of one device from programs over whole arrays: cut, run as `shard_map`, put together, and compared."""
+
+import itertools
+import warnings
+
+import conformance_collectives  # noqa: F401  adds to the table
+import conformance_control  # noqa: F401  adds to the table
+import conformance_eigen  # noqa: F401  adds to the table
+import conformance_factors  # noqa: F401  adds to the table
+import conformance_linalg  # noqa: F401  adds to the table
+import conformance_signal  # noqa: F401  adds to the table
+import numpy as np
+import pytest
+from conformance_table import ENTRIES
+from oracle import FERRAX
+from test_conformance import OPS, split
+
+import ferrax
+import ferrax.numpy as jnp
+from ferrax import P, lax
+from ferrax._src.parallel.partition import partition
+from ferrax._src.parallel.shard_map import shard_map_p
+
+
+def mesh_of(sizes=(2, 3), names=("x", "y")):
+    count = int(np.prod(sizes))
+    return ferrax.sharding.Mesh(np.array(ferrax.devices()[:count]).reshape(sizes), names)
+
+
+def on_parts(fun, args, specs, mesh, outs=None):
+    """The results of the partitioned function, and what its devices exchange."""
+    closed = ferrax.jit(fun).trace(*args).jaxpr
+    ins = [ferrax.NamedSharding(mesh, spec) for spec in specs] + [None] * len(closed.consts)
+    outs = outs and [ferrax.NamedSharding(mesh, spec) for spec in outs]
+    params, consts, exchanges = partition(closed.jaxpr._to_program(), mesh, ins, outs)
+    return ferrax.jit(lambda *args: shard_map_p.bind(*args, *consts, **params))(*args, *closed.consts), exchanges
+
+
+def cuts(shape, mesh, rng):
+    """A spec at random whose parts are equal."""
+    free = list(rng.permutation(mesh.axis_names))
+    entries = []
+    for size in shape:
+        names = []
+        while free and size and size % (mesh.shape[free[-1]]) == 0 and rng.random() < 0.7:
+            names.append(str(free.pop()))
+            size //= mesh.shape[names[-1]]
+        entries.append(tuple(names) or None)
+    return P(*entries)
+
+
+def compare(found, wanted, exchanges, where):
+    """The bits of whole arrays, unless devices sum; then what roundings may be."""
+    summed = any(exchange.collective.startswith("psum") for exchange in exchanges)
+    for ours, whole in zip(found, wanted, strict=True):
+        if ferrax.dtypes.issubdtype(whole.dtype, ferrax.dtypes.extended):
+            ours, whole = ferrax.random.key_data(ours), ferrax.random.key_data(whole)
+        assert ours.dtype == whole.dtype and ours.shape == whole.shape, where
+        ours, whole = np.asarray(ours), np.asarray(whole)
+        if not jnp.issubdtype(whole.dtype, jnp.inexact):
+            np.testing.assert_array_equal(ours, whole, err_msg=where)
+        elif summed:
+            unit, wide = float(jnp.finfo(whole.dtype).eps), whole.astype(np.complex128)
+            bound = 64 * unit * max(1.0, np.abs(wide[np.isfinite(wide)]).max(initial=0.0))
+            np.testing.assert_allclose(ours.astype(wide.dtype), wide, atol=bound, rtol=64 * unit, err_msg=where)
+        else:
+            gone = np.isnan(whole)
+            assert (np.isnan(ours) == gone).all() and ours[~gone].tobytes() == whole[~gone].tobytes(), (where, ours, whole)
+
+
+# Cases of these are over meshes of their own.
+OVER_MESHES = ("all_gather_invariant", "psum_invariant", "pvary")
+
+
+@pytest.mark.parametrize("name", [name for name in OPS if name not in OVER_MESHES])
+def test_every_op(name):
+    """The table of `test_conformance`, each case cut at random."""
+    entry, mesh, rng = ENTRIES[name], mesh_of(), np.random.default_rng(len(name))
+    with warnings.catch_warnings(), ferrax.enable_x64(True):
+        warnings.simplefilter("ignore")
+        for number, case in enumerate(entry.cases):
+            fixed, arrays = split(case)
+            operands = [jnp.asarray(a) for a in arrays]
+            fun = lambda *xs, fixed=fixed: entry.call(FERRAX, *fixed, *xs)  # noqa: E731
+            specs = [cuts(x.shape, mesh, rng) for x in operands]
+            wanted = ferrax.tree.leaves(ferrax.jit(fun)(*operands))
+            found, exchanges = on_parts(fun, operands, specs, mesh)
+            compare(found, wanted, exchanges, f"case {number} of {name}, {specs} of {[x.shape for x in operands]}")
+
+
+X = np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32)
+W = np.random.default_rng(1).standard_normal((8, 12)).astype(np.float32)
+
+
+def mean_of_net(x, w):
+    return jnp.tanh(x @ w).sum(0)
+
+
+def gradient(x, w):
+    return ferrax.value_and_grad(lambda w: (ferrax.checkpoint(jnp.tanh)(x @ w) ** 2).mean())(w)
+
+
+def softmax(x, w):
+    return ferrax.nn.softmax(x @ w, axis=-1)
+
+
+def moved(x, w):
+    return (
+        x.reshape(4, 4, 8).transpose(1, 0, 2) + 1, jnp.cumsum(x, 0), jnp.sort(x, 1), x[2:5], x[::-1],
+        jnp.arange(16)[:, None] + x, x.reshape(128), jnp.concatenate([x, x]), jnp.pad(x, 1), jnp.eye(16, 8) * x,
+    )  # fmt: skip
+
+
+def scanned(x, w):
+    return lax.scan(lambda c, a: (c * 0.5 + a, (c.sum(), a * c)), jnp.zeros(8), x)
+
+
+def looped(x, w):
+    return lax.while_loop(lambda c: c[0].sum() < 100.0, lambda c: (c[0] * c[0] + 1.0, c[1] + 1), (x, 0))
+
+
+def counted(x, w):
+    return lax.fori_loop(0, 3, lambda i, c: c @ w @ w.T * 0.1 + i, x)
+
+
+def chosen(x, w):
+    return lax.cond(x.sum() > 0, lambda x: x + 1, lambda x: x.T.reshape(16, 8) * 2, x)
+
+
+def attention(x, w):
+    q = x.reshape(4, 4, 2, 4)
+    scores = ferrax.nn.softmax(jnp.einsum("bthd,bshd->bhts", q, q))
+    return jnp.einsum("bhts,bshd->bthd", scores, q).reshape(16, 8)
+
+
+def looked_up(x, w):
+    return w[jnp.array([1, 3, 2])] + 1, w.at[jnp.array([1, 2])].add(1.0), x[:, jnp.array([0, 5])]
+
+
+def convolved(x, w):
+    return lax.conv_general_dilated(x.reshape(4, 2, 4, 4), jnp.ones((3, 2, 2, 2)), (1, 1), "SAME")
+
+
+def library(x, w):
+    random = ferrax.random.normal(ferrax.random.key(0), (16, 8))
+    return jnp.fft.fft(x, axis=1).real, jnp.linalg.qr(x.reshape(4, 4, 8))[1], random + x, jnp.argmax(x, 0), x.max(0)
+
+
+def over_the_mesh(x, w):
+    mesh = mesh_of((4, 2))
+    summed = ferrax.shard_map(lambda a: lax.psum(a, "x"), mesh=mesh, in_specs=P("x"), out_specs=P())(jnp.sin(x))
+    return summed + 1, lax.with_sharding_constraint(x, ferrax.NamedSharding(mesh, P(None, "x"))) * 2
+
+
+SPECS = [(P("x"), P()), (P("x", "y"), P("y")), (P(("y", "x")), P(None, "x")), (P(None, "x"), P("x", "y")), (P(), P())]
+PROGRAMS = [
+    mean_of_net, gradient, softmax, moved, scanned, looped, counted, chosen, attention, looked_up, convolved, library,
+    over_the_mesh,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fun, specs", list(itertools.product(PROGRAMS, SPECS)), ids=lambda x: getattr(x, "__name__", str(x)))
+def test_programs(fun, specs):
+    found, _ = on_parts(fun, (X, W), specs, mesh_of((4, 2)))
+    for ours, whole in zip(found, ferrax.tree.leaves(ferrax.jit(fun)(X, W)), strict=True):
+        np.testing.assert_allclose(np.asarray(ours), np.asarray(whole), rtol=1e-4, atol=1e-4)
+
+
+def said(fun, specs, outs=None):
+    _, exchanges = on_parts(fun, (X, W), specs, mesh_of((4, 2)), outs)
+    return [(e.collective, e.axes, e.bytes, e.needed_by) for e in exchanges]
+
+
+def test_what_is_exchanged():
+    assert said(lambda x, w: jnp.sin(x) @ w, (P("x"), P())) == []
+    # Both factors are cut along what is summed over.
+    assert said(lambda x, w: x @ w, (P(None, "x"), P("x"))) == [("psum", ("x",), 16 * 12 * 4, "")]
+    # Parameters that are cut are gathered, and their gradient is summed into parts.
+    step = lambda x, w: ferrax.grad(lambda w: jnp.tanh(x @ w).sum())(w)  # noqa: E731
+    assert [(name, axes) for name, axes, *_ in said(step, (P("x"), P("x")), [P("x")])] == [
+        ("all_gather", ("x",)), ("psum_scatter", ("x",)),
+    ]  # fmt: skip
+    # Rows become columns.
+    assert said(lambda x, w: jnp.sort(x, 0) + 0 * jnp.sort(x, 0), (P("x"), P()))[0][:2] == ("all_gather", ("x",))
+    assert said(lambda x, w: jnp.cumsum(x, 0), (P("x"), P())) == [("all_gather", ("x",), 4 * 8 * 4, "cumsum")]
+
+
+def test_lines_of_exchanges():
+    _, (exchange,) = on_parts(lambda x, w: jnp.cumsum(x, 0), (X, W), (P("x"), P()), mesh_of((4, 2)))
+    assert __file__ in exchange.line and str(exchange).startswith("all_gather over x: 128 bytes, as cumsum needs it (")
+
+
+def test_compiled_functions_tell_what_devices_exchange():
+    mesh = mesh_of((4, 2))
+    x = ferrax.device_put(X, ferrax.NamedSharding(mesh, P("x")))
+    compiled = ferrax.jit(lambda x: (x.sum(0), jnp.sort(x, 0))).lower(x).compile()
+    assert [(e.collective, e.bytes, e.needed_by) for e in compiled.communication()] == [
+        ("psum", 32, ""), ("all_gather", 128, "sort"),
+    ]  # fmt: skip
+    whole = ferrax.jit(jnp.sin, in_shardings=x.sharding, out_shardings=ferrax.NamedSharding(mesh, P())).lower(x).compile()
+    assert [(e.collective, e.needed_by) for e in whole.communication()] == [("all_gather", "")]
+    assert ferrax.jit(jnp.sin).lower(X).compile().communication() == []
+    some = ferrax.shard_map(jnp.sin, mesh=mesh, in_specs=P("x"), out_specs=P("x"), axis_names={"x"})
+    with pytest.raises(NotImplementedError, match="all axes of their mesh"):
+        ferrax.jit(lambda x: some(x)).lower(x).compile().communication()
+
+
+def test_time_is_linear_in_equations():
+    """A program of thousands of equations is cut, whatever its depth."""
+
+    def deep(x, w):
+        for _ in range(600):
+            x = jnp.tanh(x @ w @ w.T) + x.sum(1, keepdims=True)
+        return x
+
+    traced = ferrax.jit(deep).trace(X, W)
+    mesh = mesh_of((4, 2))
+    ins = [ferrax.NamedSharding(mesh, spec) for spec in (P("x"), P(None, "y"))]
+    _, _, exchanges = partition(traced.jaxpr._to_program(), mesh, ins)
+    assert len(exchanges) == 600 and all(e.collective == "psum" for e in exchanges)
