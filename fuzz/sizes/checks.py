@@ -1,7 +1,7 @@
 """What has to hold of a program, and the process in which it is looked at.
 
 `main` runs a program by `jit` and op by op and holds both to the reference; then again, in memory that was filled with
-NaN, and with other numbers of threads, which change no bit. `cut` runs it in a process whose work is cut for
+NaN, and with other numbers of threads, which change no bit; and on parts, by the devices of a mesh, to the reference. `cut` runs it in a process whose work is cut for
 another number of threads and whose plans are verified: the same bits. A program that is a plan is only compiled, and
 its plan verified.
 
@@ -20,7 +20,7 @@ import traceback
 
 import numpy as np
 
-from . import derivatives
+from . import derivatives, parts
 from .bounds import Unsure, numpy_dtype, wrong
 from .program import COMPLEX, FLOATS, Program
 from .reference import evaluate
@@ -139,8 +139,12 @@ def main(program: Program, module: str, stage) -> dict:
     first = subject.call(subject.compiled, arrays)
     stage("op by op")
     eager = subject.call(subject.function, arrays)
+    derived, parted = program.mode in ("grad", "jvp"), []
+    if subject.ferrax and program.mode == "plain":
+        stage("on parts")
+        function, how = parts.on_parts(subject, arrays, program.seed)
+        parted = [(f"on parts, {how}", subject.call(function, arrays))]
     stage("reference")
-    derived = program.mode in ("grad", "jvp")
     if derived:
         message = derivatives.judged(subject, arrays, first, eager, stage)
         if message:
@@ -148,7 +152,7 @@ def main(program: Program, module: str, stage) -> dict:
     else:
         for number, given in enumerate(batches):
             for place, expected in enumerate(evaluate(program, given, program.x64())):
-                for kind, results in (("op by op", eager), ("jit", first)):
+                for kind, results in (("op by op", eager), ("jit", first), *parted):
                     message = wrong(results[place][number] if mapped else results[place], expected)
                     if message:
                         raise Wrong(f"wrong {kind}", f"{kind}, result {program.outputs[place]}: {message}")

@@ -16,6 +16,7 @@ import time
 
 import psutil
 
+from .parts import DEVICES
 from .program import Program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -41,6 +42,7 @@ class Worker:
         environment = os.environ | {
             "FERRAX_NUM_THREADS": str(self.threads), "OPENBLAS_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1",
             "FERRAX_COMPILATION_CACHE_DIR": "", "JAX_ENABLE_COMPILATION_CACHE": "false",
+            "FERRAX_NUM_CPU_DEVICES": str(DEVICES),
         }  # fmt: skip
         self.errors.seek(0)
         self.errors.truncate()
