@@ -185,6 +185,28 @@ def test_what_is_exchanged():
     assert said(lambda x, w: jnp.cumsum(x, 0), (P("x"), P())) == [("all_gather", ("x",), 4 * 8 * 4, "cumsum")]
 
 
+@pytest.mark.parametrize(
+    "kernel, dilation, padding", [(3, 1, "SAME"), (4, 1, "SAME"), (3, 2, "SAME"), (5, 1, [(4, 0), (0, 4)]), (1, 1, "SAME")]
+)
+def test_windows_reach_into_neighbouring_parts(kernel, dilation, padding):
+    image = np.random.default_rng(2).standard_normal((2, 3, 16, 8)).astype(np.float32)
+    weights = np.random.default_rng(3).standard_normal((4, 3, kernel, kernel)).astype(np.float32)
+    mesh = mesh_of((4, 2))
+
+    def convolved(x, k):
+        return lax.conv_general_dilated(x, k, (1, 1), padding, rhs_dilation=(dilation, dilation))
+
+    def slope(x, k):
+        return ferrax.grad(lambda x: (convolved(x, k) ** 2).sum())(x)
+
+    for fun, result in ((convolved, P(None, None, "x", "y")), (slope, P(None, None, "x", "y"))):
+        found, exchanges = on_parts(fun, (image, weights), (P(None, None, "x", "y"), P()), mesh, [result])
+        np.testing.assert_allclose(np.asarray(found[0]), np.asarray(fun(image, weights)), rtol=2e-4, atol=2e-4)
+        reach = dilation * (kernel - 1) > 4  # beyond the neighbour, whose part has four elements
+        assert {e.collective for e in exchanges} <= ({"ppermute", "all_gather"} if reach else {"ppermute"})
+        assert kernel == 1 or exchanges and not any(e.needed_by for e in exchanges if e.collective == "ppermute")
+
+
 def test_lines_of_exchanges():
     _, (exchange,) = on_parts(lambda x, w: jnp.cumsum(x, 0), (X, W), (P("x"), P()), mesh_of((4, 2)))
     assert __file__ in exchange.line and str(exchange).startswith("all_gather over x: 128 bytes, as cumsum needs it (")

@@ -27,7 +27,7 @@ pub enum Cut {
     Pass,
     /// The parts' results are folded into one.
     Fold,
-    /// Elements near the ends of neighbouring parts.
+    /// Elements of other parts, such as near the ends of neighbouring ones.
     Shift,
     /// It has to be whole: nothing else is cut with it.
     Whole,
@@ -146,7 +146,8 @@ pub fn derived(
         for axis in coupled {
             let of_axis = rule.operands.iter().chain(&rule.results).filter_map(|factors| factors.get(axis));
             for factor in of_axis.flatten() {
-                rule.factors[usize::from(*factor)].cut = Cut::Whole;
+                let cut = &mut rule.factors[usize::from(*factor)].cut;
+                *cut = (*cut).max(Cut::Shift);
             }
         }
         return Ok(rule);

@@ -41,8 +41,15 @@ pub fn sides<'a>(
     results.chain(operands).collect()
 }
 
-/// See the head of the file. `folds`: whether what parts give can be folded.
-pub fn assign(rule: &ShardRule, mesh: &Mesh<'_>, folds: bool, sides: &[Side<'_>]) -> Vec<MeshAxes> {
+/// See the head of the file. `folds`: whether what parts give can be folded; `shifts`: the factors of which devices can
+/// get the edges of their neighbours' parts.
+pub fn assign(
+    rule: &ShardRule,
+    mesh: &Mesh<'_>,
+    folds: bool,
+    shifts: &[u16],
+    sides: &[Side<'_>],
+) -> Vec<MeshAxes> {
     let mut cut: Vec<MeshAxes> = vec![MeshAxes::new(); rule.factors.len()];
     // Where each side has the axes of the mesh.
     let mut places: Vec<SmallVec<[Option<u16>; 4]>> = Vec::with_capacity(sides.len());
@@ -52,7 +59,7 @@ pub fn assign(rule: &ShardRule, mesh: &Mesh<'_>, folds: bool, sides: &[Side<'_>]
             for (factor, part) in parts(own, names, rule, mesh.sizes) {
                 part.iter().for_each(|&name| place[usize::from(name)] = Some(factor));
                 let known = &mut cut[usize::from(factor)];
-                if known.is_empty() && can_be_cut(rule, factor, folds) {
+                if known.is_empty() && can_be_cut(rule, factor, folds, shifts) {
                     *known = part;
                 }
             }
@@ -84,11 +91,12 @@ pub fn assign(rule: &ShardRule, mesh: &Mesh<'_>, folds: bool, sides: &[Side<'_>]
     cut
 }
 
-fn can_be_cut(rule: &ShardRule, factor: u16, folds: bool) -> bool {
+fn can_be_cut(rule: &ShardRule, factor: u16, folds: bool, shifts: &[u16]) -> bool {
     match rule.factors[usize::from(factor)].cut {
         Cut::Pass => true,
         Cut::Fold => folds,
-        Cut::Shift | Cut::Whole => false,
+        Cut::Shift => shifts.contains(&factor),
+        Cut::Whole => false,
     }
 }
 

@@ -3,6 +3,7 @@
 mod assign;
 mod erase;
 mod graph;
+mod halo;
 mod local;
 mod partition;
 mod propagate;

@@ -4,7 +4,7 @@
 //! each device runs on its parts, with collectives over the axes of the mesh by name, and a list of these. How arrays between are
 //! cut is found by `propagate`. An equation is done on parts where its rule (`ferrax_ir::shard_rule`) says exactly what becomes of
 //! them: what it folds over a cut axis is folded over the devices, at once into parts if the result is cut over these axes; else
-//! its operands are gathered and each device does all of it. Loops and branches are those of the parts; conditions are computed of
+//! (windows that reach into neighbouring parts: `halo`) its operands are gathered and each device does all of it. Loops and branches are those of the parts; conditions are computed of
 //! whole arrays, so that all devices go on alike. Calls are opened. Cost: linear in the opened program.
 
 use std::sync::Arc;
@@ -13,12 +13,14 @@ use ferrax_ir::ops::{AxisReduceKind, Cond, Scan, While};
 use ferrax_ir::rules::{AccumulatorKind, Extents, Rules};
 use ferrax_ir::shard_rule::Cut;
 use ferrax_ir::{
-    Atom, DType, Equation, Op, Program, Result, Sizes, Tensor, Type, Var, View, internal_error, unsupported,
+    Atom, DType, Dim, Equation, Op, Program, Result, Sizes, Tensor, Type, Var, View, internal_error,
+    unsupported,
 };
 use smallvec::SmallVec;
 
 use super::assign::{assign, sides};
 use super::graph::{Asked, Frame, OneDevice, Value};
+use super::halo::{Halo, halos};
 use super::local;
 use super::propagate::{MeshAxes, Spec, fitting, settled};
 use super::reshard::{Communication, Lane, Mesh, Part};
@@ -248,19 +250,38 @@ impl Walk<'_> {
             return all_of_it(lane, step, operands);
         }
         let fold = fold_of(row, &inputs)?;
-        let cut =
-            assign(&rule, lane.mesh, fold.is_some(), &sides(&rule, &inputs, operands, &outputs, &wanted));
+        let halos = match (operands, result_sizes.as_slice()) {
+            ([first, ..], [result]) => halos(&equation.op, &rule, &first.sizes, result),
+            _ => SmallVec::new(),
+        };
+        let shifts: SmallVec<[u16; 2]> = halos.iter().map(Halo::factor).collect();
+        let sides = sides(&rule, &inputs, operands, &outputs, &wanted);
+        let mut cut = assign(&rule, lane.mesh, fold.is_some(), &shifts, &sides);
+        halos.iter().for_each(|halo| halo.keep(&mut cut, lane.mesh, &operands[0].sizes));
         let natural: Vec<Spec> = rule.results.iter().map(|axes| spec_by(axes, &cut)).collect();
         let needed: Vec<Spec> = rule.operands.iter().map(|axes| spec_by(axes, &cut)).collect();
         let local_types = step.part_types(lane.mesh, &natural);
-        let given: Vec<_> = types.iter().zip(&needed).map(|(ty, spec)| lane.mesh.part(ty, spec)).collect();
-        let op = local::of_parts(&equation.op, &given, &local_types);
+        let mut given: Vec<_> =
+            types.iter().zip(&needed).map(|(ty, spec)| lane.mesh.part(ty, spec)).collect();
+        let mut op = local::of_parts(&equation.op, &given, &local_types);
+        let halos: SmallVec<[Halo; 2]> =
+            halos.into_iter().filter(|halo| !cut[usize::from(halo.factor())].is_empty()).collect();
+        for halo in &halos {
+            if let (Op::ConvGeneralDilated(op), Type::Array(ty)) = (&mut op, &mut given[0]) {
+                let (axis, more) = halo.unpadded(op);
+                ty.shape[axis] = Dim::Const(ty.shape[axis].require("an array over a mesh")? + more);
+            }
+        }
         if !local::gives(&op, &given, &local_types) {
             return all_of_it(lane, step, operands);
         }
         lane.needed_by = equation.op.name().to_string();
         let atoms = operands.iter().zip(&needed).map(|(part, spec)| lane.laid_out(part, spec));
-        let atoms = atoms.collect::<Result<Vec<_>>>()?;
+        let mut atoms = atoms.collect::<Result<Vec<_>>>()?;
+        for halo in &halos {
+            lane.needed_by.clear();
+            atoms[0] = halo.widened(lane, atoms[0], &cut[usize::from(halo.factor())])?;
+        }
         let results = lane.b.emit_typed(op, &atoms, local_types);
         let mut results: Vec<Part> = results
             .into_iter()

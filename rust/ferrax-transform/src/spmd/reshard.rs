@@ -28,7 +28,7 @@ impl Mesh<'_> {
         axes.iter().map(|&axis| self.sizes[usize::from(axis)]).product()
     }
 
-    fn names(&self, axes: &[u8]) -> Vec<Arc<str>> {
+    pub fn names(&self, axes: &[u8]) -> Vec<Arc<str>> {
         axes.iter().map(|&axis| self.names[usize::from(axis)].clone()).collect()
     }
 
@@ -215,7 +215,7 @@ impl<'a> Lane<'a> {
         self.b.mul(place, size)
     }
 
-    fn say(&mut self, collective: &'static str, x: Atom, axes: &[u8]) -> Result<()> {
+    pub fn say(&mut self, collective: &'static str, x: Atom, axes: &[u8]) -> Result<()> {
         let ty: ArrayType = self.b.array_type(x)?;
         let count: usize = ty.sizes().unwrap_or_default().iter().product();
         self.said.push(Communication {
