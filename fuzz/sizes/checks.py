@@ -1,9 +1,9 @@
 """What has to hold of a program, and the process in which it is looked at.
 
 `main` runs a program by `jit` and op by op and holds both to the reference; then again, in memory that was filled with
-NaN, and with other numbers of threads, which change no bit; and on parts, by the devices of a mesh, to the reference. `cut` runs it in a process whose work is cut for
-another number of threads and whose plans are verified: the same bits. A program that is a plan is only compiled, and
-its plan verified.
+NaN, and with other numbers of threads, which change no bit; and on parts, by the devices of a mesh, to the reference.
+`cut` runs it in a process whose work is cut for another number of threads and whose plans are verified: the same
+bits. A program that is a plan is only compiled, and its plan verified.
 
 The process answers requests, one a line of JSON, with lines that say what it is at, and then with the reply.
 """

@@ -1,4 +1,6 @@
-"""A program as each device of a mesh runs it: its inputs are cut at random, its parts are run as `shard_map`, and put together."""
+"""A program as each device of a mesh runs it: its inputs are cut at random, its parts are run as `shard_map`, and
+put together.
+"""
 
 import numpy as np
 

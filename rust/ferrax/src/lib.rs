@@ -55,14 +55,17 @@
 //! | `program` | [`Program`]: load, save, inspect |
 //! | `derive` | its transformations |
 //! | `device` | [`Device`], [`DeviceArray`] and [`Executable`] |
+//! | `mesh` | [`Mesh`]: programs over several devices, and what these exchange |
 
 mod array;
 mod derive;
 mod device;
+mod mesh;
 mod program;
 
 pub use array::{Array, Element};
 pub use device::{Device, DeviceArray, Executable};
 pub use ferrax_ir::serial::Interface;
 pub use ferrax_ir::{DType, Dim, Error, Result};
+pub use mesh::{Exchange, Mesh, MeshExecutable, Partitioned, Spec};
 pub use program::{Program, Value, load};
