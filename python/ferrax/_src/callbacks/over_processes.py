@@ -38,6 +38,7 @@ from ferrax._src.lax.shape import broadcast, concatenate, expand_dims
 from ferrax._src.lax.slicing import index_in_dim
 from ferrax._src.parallel import exchange, ranks, shard_map
 from ferrax._src.parallel.shard_map import shard_map_p
+from ferrax._src.transforms import placed_programs
 from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.tree import tree_util
 
@@ -249,8 +250,10 @@ shard_map.over_processes = run
 
 
 def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
-    """What a jitted function gives of arrays of which this process has parts."""
+    """What a jitted function gives of arrays of which this process has parts, or whose program asks where they are."""
     leaves, tree = tree_util.tree_flatten((args, kwargs))
+    if not any(type(x) is GlobalArray for x in leaves):
+        return placed_programs.call_jitted(function, args, kwargs)
     types = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type) if type(x) is GlobalArray else x for x in leaves]
     types_args, types_kwargs = tree.unflatten(types)
     traced = function.trace(*types_args, **types_kwargs)
