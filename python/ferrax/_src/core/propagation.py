@@ -39,7 +39,7 @@ def results(program: Any, numbers: Sequence[int]) -> list[int]:
     given = [numbered(number).sharding if number else None for number in numbers]
     committed = [numbered(number).sharding for number in numbers if number & COMMITTED]
     on = [x.mesh for x in committed if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh)]
-    said, count = [*committed, *_said(program, on)], len(program.out_types)
+    said, count = [*committed, *said_within(program, on)], len(program.out_types)
     if not said:
         somewhere = next(filter(None, numbers), 0)
         return [somewhere] * count
@@ -169,7 +169,7 @@ class _Cuts:
         return found, not opened and not params.get("unconstrained_dims"), passes or opened
 
 
-def _said(program, meshes=()) -> list[Sharding]:
+def said_within(program, meshes=()) -> list[Sharding]:
     """The shardings over devices that equations of a program say; those over meshes without devices are over these."""
     stated = _core.equations_named(program, _NAMES)
     here = functools.partial(_here, meshes=meshes)
@@ -178,7 +178,7 @@ def _said(program, meshes=()) -> list[Sharding]:
 
 def said_device(program: Any) -> int:
     """The native core's number of the one device that a program says values are on; 0 for several, or none."""
-    return next((number for number in map(device_number, _said(program)) if number), 0)
+    return next((number for number in map(device_number, said_within(program)) if number), 0)
 
 
 def _check_said(committed, said) -> None:

@@ -35,7 +35,7 @@ from ferrax._src.core.devices import device_count
 from ferrax._src.core.global_array import OverProcesses
 from ferrax._src.core.jaxpr import ClosedJaxpr, Jaxpr, bind_equation, interpret
 from ferrax._src.core.lowering import lower_fun, register_lowering
-from ferrax._src.core.mesh import mesh_of_results
+from ferrax._src.core.mesh import Mesh, mesh_of_results
 from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.placements import COMMITTED, TYPED, alias, number_of, number_of_mesh, numbered
 from ferrax._src.core.primitives import Primitive
@@ -78,6 +78,8 @@ class _State(threading.local):
     whole = False
     # The jitted function that is called with places of its results, and what says them.
     wanted: tuple[Any, Any] = (None, None)
+    # The mesh of the program that is being made.
+    mesh: Mesh | None = None
 
 
 _state = _State()
@@ -91,6 +93,20 @@ def whole() -> Iterator[None]:
         yield
     finally:
         _state.whole = before
+
+
+def mesh_of_call() -> Mesh | None:
+    """The mesh that the program which is being made is for; None for one device."""
+    return _state.mesh
+
+
+@contextlib.contextmanager
+def _over(mesh: Mesh | None) -> Iterator[None]:
+    before, _state.mesh = _state.mesh, mesh
+    try:
+        yield
+    finally:
+        _state.mesh = before
 
 
 def called(function: Any, args: Sequence[Any], kwargs: dict[str, Any], places: Callable[..., list[Any]]) -> Any:
@@ -317,7 +333,11 @@ def _made(program: Any, numbers: Sequence[int], said: Sequence[Sharding | None])
         results = walk.through(closed, args)
         return [x if where is None else _said_p.bind(x, sharding=where) for x, where in zip(results, said)]
 
-    shapes, asked = walk.program(results_of, types)
+    shardings = [numbered(number).sharding for number in numbers] + [where for where in said if where is not None]
+    shardings += propagation.said_within(program)
+    meshes = (where.mesh for where in shardings if isinstance(where, NamedSharding))
+    with _over(next((mesh for mesh in meshes if isinstance(mesh, Mesh)), None)):
+        shapes, asked = walk.program(results_of, types)
     places = propagation.results(shapes, list(numbers))
     count = len(closed.out_avals)
     found = iter([_without(numbered(place).sharding, axes) for place, (_, axes) in zip(places[count:], asked)])
