@@ -18,8 +18,9 @@ import numpy as np
 from ferrax._src import core
 from ferrax._src.base import dtypes, effects, errors
 from ferrax._src.core import api_util, named_axes
+from ferrax._src.core.partition import PartitionSpec, filled
 from ferrax._src.core.primitives import Primitive, primitive_jvps, primitive_transposes
-from ferrax._src.core.sharding import SingleDeviceSharding
+from ferrax._src.core.sharding import NamedSharding, SingleDeviceSharding
 from ferrax._src.lax.parallel import axis_index
 from ferrax._src.random.prng import random_unwrap
 from ferrax._src.transforms.batching_rules import bdim_at_front, fancy_primitive_batchers, moveaxis
@@ -97,6 +98,48 @@ class Devices:
                 own = [x if dim is None else x[(slice(None),) * dim + (index,)] for x, dim in zip(own, dims)]
             results.append([np.asarray(leaf) for leaf in self.callback(*own)])
         return [np.stack(parts).reshape(sizes + parts[0].shape) for parts in zip(*results)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tiles:
+    """A callback that is called once for each device, in the order of the mesh, with what that one has of whole arrays.
+
+    `cuts` has for each device and each argument the indices of its part.
+    """
+
+    callback: Any
+    cuts: tuple
+
+    def __call__(self, *leaves):
+        for own in self.cuts:
+            self.callback(*(x[cut] for x, cut in zip(leaves, own)))
+        return ()
+
+
+def of_tiles(callback, shapes, shardings):
+    """The callback, which gives nothing, called for each device of these shardings. One over lanes is called for each
+    device in each lane: what a lane has is divided along the axes that are not the lanes'."""
+    if isinstance(callback, Lanes):
+        shapes, specs = [list(shape) for shape in shapes], [_entries(x, len(s)) for x, s in zip(shardings, shapes)]
+        for _, dims in reversed(callback.levels):
+            for number, dim in enumerate(dims):
+                if dim is not None:
+                    del shapes[number][dim], specs[number][dim]
+        shardings = [_of_entries(where, entries) for where, entries in zip(shardings, specs)]
+        return Lanes(of_tiles(callback.callback, shapes, shardings), callback.levels)
+    if all(where.num_devices == 1 for where in shardings):
+        return callback
+    maps = [where.devices_indices_map(tuple(shape)) for where, shape in zip(shardings, shapes)]
+    devices = max(shardings, key=lambda where: where.num_devices)._device_assignment
+    return Tiles(callback, tuple(tuple(own[device] for own in maps) for device in devices))
+
+
+def _entries(sharding, rank):
+    return list(filled(sharding.spec, rank).partitions) if isinstance(sharding, NamedSharding) else [None] * rank
+
+
+def _of_entries(sharding, entries):
+    return sharding.update(spec=PartitionSpec(*entries)) if isinstance(sharding, NamedSharding) else sharding
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,10 +23,13 @@ from ferrax._src.callbacks.callback import (
     callback_primitive,
     numbered,
     observe_jvp,
+    of_tiles,
     over_lanes,
     run_callback,
 )
 from ferrax._src.core import named_axes
+from ferrax._src.core.primitives import Primitive
+from ferrax._src.transforms import placed_programs
 from ferrax._src.transforms.batching_rules import fancy_primitive_batchers
 from ferrax._src.tree import tree_util
 
@@ -68,6 +71,36 @@ def _is_ordered(params) -> bool:
     return params.get("ordered", False) or params.get("effect") is effects.ordered_debug_effect
 
 
+def _partitioned(primitive, title):
+    """The primitive of the same name that calls back once for each device, with what that one has of the values."""
+    parted = Primitive(primitive.name)
+    parted.multiple_results = True
+    parted._observes = True
+    parted.def_impl(primitive.impl)
+    parted.def_effectful_abstract_eval(lambda *avals, **params: primitive.abstract_eval(*avals, **params))
+
+    def batch(axis, args, dims, **params):
+        # Within functions of a mesh each device calls back anyway.
+        over = primitive if named_axes.is_over_devices(axis.name) else parted
+        return _batch(over, axis, args, dims, **params)
+
+    def placed(values, shardings, params):
+        shapes = [np.shape(x) for x in values]
+        count = max((where.num_devices for where in shardings), default=1)
+        if count > 1 and _is_ordered(params):
+            raise ValueError(
+                f"{title}: ordered=True is for one device, and the values are divided over {count}, which have no "
+                "order: pass ordered=False or partitioned=False"
+            )
+        callback = of_tiles(params["callback"], shapes, shardings)
+        return primitive.bind(*values, **(params | {"callback": callback}))
+
+    fancy_primitive_batchers[parted] = batch
+    observe_jvp(parted)
+    placed_programs.asks(parted, lambda values, avals, params: [], placed, primitive.bind)
+    return parted
+
+
 # debug.callback
 
 debug_callback_p = _observer("debug_callback", "debug.callback")
@@ -79,6 +112,7 @@ def _debug_callback_types(*avals, callback, effect, partitioned):
 
 
 fancy_primitive_batchers[debug_callback_p] = functools.partial(_batch, debug_callback_p)
+partitioned_callback_p = _partitioned(debug_callback_p, "debug.callback")
 
 
 class _Static:
@@ -142,11 +176,12 @@ def debug_callback(
             callback and its arguments: `debug.callback(ordered=True)(f, x)`.
         args, kwargs: its arguments; leaves that are no arrays are passed on as they are.
         ordered: whether it keeps its place among other ordered callbacks.
-        partitioned: accepted for compatibility: programs over several devices run on whole arrays, outside
-            of functions of a mesh (`shard_map`, `pmap`), which call it on each device anyway.
+        partitioned: whether compiled programs over several devices call it once for each of them, with the parts
+            of the values that it has; else it is called once, with whole arrays. Functions of a mesh
+            (`shard_map`, `pmap`) call it on each device anyway.
 
     Errors: TypeError if the callback is not callable; JaxRuntimeError where it raises; ValueError for an
-    ordered one in a function of a mesh of several devices.
+    ordered one in a function of a mesh of several devices, or partitioned over several.
 
     Example:
         >>> @ferrax.jit
@@ -163,7 +198,7 @@ def debug_callback(
             raise TypeError(f"first argument to ferrax.debug.callback must be callable, got {callback!r}")
         in_tree, arrays, static = _split_arguments(args, kwargs)
         called, arrays = numbered(_Static(callback, in_tree, static), arrays)
-        debug_callback_p.bind(
+        (partitioned_callback_p if partitioned else debug_callback_p).bind(
             *arrays,
             callback=called,
             effect=_effect(ordered),
@@ -212,6 +247,7 @@ def _debug_print_types(*avals, ordered, **params):
 
 
 fancy_primitive_batchers[debug_print_p] = functools.partial(_batch, debug_print_p)
+partitioned_print_p = _partitioned(debug_print_p, "debug.print")
 
 
 class _FormatCheck(string.Formatter):
@@ -276,7 +312,7 @@ def debug_print(
         }
         record = _user_place() if _use_logging else None
         called, arrays = numbered(_Print(**params, record=record), arrays)
-        debug_print_p.bind(
+        (partitioned_print_p if partitioned else debug_print_p).bind(
             *arrays,
             callback=called,
             ordered=ordered,

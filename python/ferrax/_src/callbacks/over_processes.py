@@ -39,6 +39,7 @@ from ferrax._src.lax.slicing import index_in_dim
 from ferrax._src.parallel import exchange, ranks, shard_map
 from ferrax._src.parallel.partition import partition
 from ferrax._src.parallel.shard_map import shard_map_p
+from ferrax._src.transforms import placed_programs
 from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.tree import tree_util
 
@@ -248,7 +249,7 @@ shard_map.over_processes = run
 
 def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
     """What a jitted function gives of arrays of which this process has parts: each process runs the program of its
-    devices' parts (`partition`).
+    devices' parts (`partition`). Else it is one whose program asks where its arrays are (`placed_programs`).
 
     Errors: NotImplementedError for static arguments, arrays that can be written to, and arrays over no mesh or several.
     """
@@ -264,7 +265,11 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
         )
     operands = [*leaves, *closed.consts]
     ins = tuple(map(_said_sharding, operands))
-    params, consts = _partitioned(closed.jaxpr._to_program(), ins)
+    program = closed.jaxpr._to_program()
+    mesh = _mesh_over_processes(program, ins)
+    if mesh is None:
+        return placed_programs.call_jitted(function, args, kwargs)
+    params, consts = _partitioned(program, mesh, ins)
     return tree_util.tree_unflatten(tree_util.tree_structure(traced.out_info), run([*operands, *consts], params))
 
 
@@ -280,17 +285,24 @@ def _said_sharding(x) -> NamedSharding | None:
 
 
 @functools.lru_cache(256)
-def _partitioned(program, ins):
-    """The parameters of the equation `shard_map` that a program over whole arrays is, and its last operands."""
+def _mesh_over_processes(program, ins) -> Mesh | None:
+    """The mesh of arguments, and of what the program says, that has devices of other processes; None for none.
+
+    Errors: NotImplementedError for several.
+    """
     said = [*ins, *propagation.said_shardings(program)]
     named = [sharding.mesh for sharding in said if isinstance(sharding, NamedSharding)]
-    meshes = list(dict.fromkeys(filter(is_over_processes, named)))
-    if len({(mesh.shape_tuple, tuple(mesh.devices.flat)) for mesh in meshes}) != 1:
+    meshes = [mesh for mesh in dict.fromkeys(named) if isinstance(mesh, Mesh) and is_over_processes(mesh)]
+    if len({(mesh.shape_tuple, tuple(mesh.devices.flat)) for mesh in meshes}) > 1:
         raise NotImplementedError(
             "jit over several processes: the arrays and what the program says of shardings must be over one mesh, got "
-            + (" and ".join(map(str, meshes)) or "none")
+            + " and ".join(map(str, meshes))
         )
-    mesh = meshes[0]
-    assert isinstance(mesh, Mesh)
+    return next(iter(meshes), None)
+
+
+@functools.lru_cache(256)
+def _partitioned(program, mesh, ins):
+    """The parameters of the equation `shard_map` that a program over whole arrays is, and its last operands."""
     params, consts, _ = partition(program, mesh, ins)
     return params, consts

@@ -7,9 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ferrax._src import core
-from ferrax._src.callbacks.debugging import debug_callback
-from ferrax._src.core.placements import placement
-from ferrax._src.core.sharding import Sharding
+from ferrax._src.base import effects
+from ferrax._src.callbacks.callback import observe_jvp
+from ferrax._src.core import named_axes
+from ferrax._src.core.mesh import get_abstract_mesh
+from ferrax._src.core.partition import PartitionSpec
+from ferrax._src.core.placement import over_devices
+from ferrax._src.core.placements import WHOLE, placement
+from ferrax._src.core.primitives import Primitive
+from ferrax._src.core.sharding import NamedSharding, Sharding
+from ferrax._src.transforms import placed_programs
+from ferrax._src.transforms.batching_rules import fancy_primitive_batchers
 from ferrax._src.tree import tree_util
 
 __all__ = ["inspect_array_sharding", "visualize_array_sharding", "visualize_sharding"]
@@ -21,21 +29,60 @@ _PALETTE = (
 )  # fmt: skip
 
 
+inspect_sharding_p = Primitive("inspect_sharding")
+inspect_sharding_p.multiple_results = True
+
+
+@inspect_sharding_p.def_impl
+def _inspect(value, *, callback, mesh):
+    callback(placement(core.as_array(value, "inspect_array_sharding")).sharding)
+    return []
+
+
+@inspect_sharding_p.def_effectful_abstract_eval
+def _inspect_types(aval, *, callback, mesh):
+    return [], {effects.debug_effect}
+
+
+def _inspect_batch(axis, args, dims, *, callback, mesh):
+    if named_axes.is_over_devices(axis.name):
+        # What a device has within a function of a mesh is whole.
+        callback(NamedSharding(mesh, PartitionSpec()))
+    else:
+        inspect_sharding_p.bind(*args, callback=callback, mesh=mesh)
+    return [], []
+
+
+def _inspect_placed(values, shardings, params):
+    params["callback"](shardings[0])
+    return []
+
+
+def _inspect_on_one_device(value, *, callback, mesh):
+    callback(WHOLE)
+    return []
+
+
+fancy_primitive_batchers[inspect_sharding_p] = _inspect_batch
+observe_jvp(inspect_sharding_p)
+placed_programs.asks(
+    inspect_sharding_p, lambda values, avals, params: [], _inspect_placed, _inspect_on_one_device
+)
+
+
 def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], None]) -> None:
-    """Calls back with the sharding that arrays have, also in compiled programs.
+    """Calls back with the sharding that arrays have, also in compiled programs: there once, when the program is compiled
+    for the places of its arguments.
 
     Args: value: a tree of arrays; callback: the function, called once for each.
 
     >>> ferrax.debug.inspect_array_sharding(jnp.ones(2), callback=lambda s: print(s.is_fully_replicated))
     True
     """
-
+    context = get_abstract_mesh()
+    mesh = over_devices(context) or context
     for leaf in tree_util.tree_leaves(value):
-        sharding = placement(leaf).sharding
-        if isinstance(leaf, core.Tracer):
-            debug_callback(lambda _, sharding=sharding: callback(sharding), leaf)
-        else:
-            callback(sharding)
+        inspect_sharding_p.bind(leaf, callback=callback, mesh=mesh)
 
 
 def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:

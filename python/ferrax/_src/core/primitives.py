@@ -233,7 +233,28 @@ def by_implementation(apply: Callable[..., Any], *args: Any) -> Any:
 
 def apply_program(program: Any, values: Any) -> Any:
     """The outputs of a program for these values, of a call or recorded."""
-    return by_implementation(_core.apply_program, program, values)
+    try:
+        return by_implementation(_core.apply_program, program, values)
+    except RuntimeError as error:
+        if by_places is None or not getattr(error, "asks_places", False):
+            raise
+    return by_places(program, values)
+
+
+# What runs programs that ask where their values are (`placed_programs`), whose compilation raises such an error; and
+# operations over such programs.
+by_places: Callable[[Any, Any], Any] | None = None
+bound_by_places: Callable[[str, Any, Any], Any] | None = None
+
+
+def bind_over_programs(op: str, values: Any, params: dict[str, Any]) -> Any:
+    """The results of a native operation with sub-programs, such as a loop."""
+    try:
+        return _core.bind(op, values, params)
+    except RuntimeError as error:
+        if bound_by_places is None or not getattr(error, "asks_places", False):
+            raise
+    return bound_by_places(op, values, params)
 
 
 def _as_list(results):

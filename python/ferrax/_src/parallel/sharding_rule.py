@@ -7,6 +7,7 @@ are divided alike. The notation is that of Shardy's sharding rules.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -110,6 +111,78 @@ class SdyShardingRule:
                 if factor in kinds:
                     raise ValueError(f"SdyShardingRule: {factor} is in {kinds[factor]} and in {kind}")
                 kinds[factor] = kind
+
+
+def factors_of(
+    rule: SdyShardingRule, operands: Sequence[Sequence[int]], results: Sequence[Sequence[int]]
+) -> tuple[dict[str, int], list[list[tuple[str, ...]]]]:
+    """The factors of a rule for arrays of these shapes: their sizes, and for each operand and result those of each axis,
+    the major one first. A factor of several axes has the size of the smallest.
+
+    Errors: ValueError where the rule does not fit the shapes.
+    """
+    for what, mappings, shapes in (
+        ("operands", rule.operand_mappings, operands), ("results", rule.result_mappings, results),
+    ):  # fmt: skip
+        if len(mappings) != len(shapes):
+            raise ValueError(
+                f"sharding_rule: the rule has {len(mappings)} {what}, and the function has {len(shapes)}"
+            )
+    sizes: dict[str, int] = {}
+    ranks: dict[str, int] = {}
+    all_axes = []
+    for number, (mapping, shape) in enumerate(
+        zip(rule.operand_mappings + rule.result_mappings, (*operands, *results))
+    ):
+        what = f"operand {number}" if number < len(operands) else f"result {number - len(operands)}"
+        axes = _axes(mapping, shape, what, ranks)
+        for factors, size in zip(axes, shape):
+            if len(factors) == 1:
+                _size(sizes, factors[0], size)
+            for factor in factors if len(factors) > 1 else ():
+                _size(sizes, factor, rule.factor_sizes.get(factor))
+        all_axes.append((what, axes, shape))
+    for what, axes, shape in all_axes:
+        for factors, size in zip(axes, shape):
+            if len(factors) > 1 and math.prod(sizes[factor] for factor in factors) != size:
+                raise ValueError(
+                    f"sharding_rule: {what} has an axis of size {size}, and its factors are of sizes "
+                    f"{', '.join(f'{factor}={sizes[factor]}' for factor in factors)}"
+                )
+    return sizes, [axes for _, axes, _ in all_axes]
+
+
+def _axes(mapping, shape, what, ranks) -> list[tuple[str, ...]]:
+    """The factors of each axis; `ranks` are those that groups of axes in front had before."""
+    named = [axis for axis in mapping if not _is_group(axis)]
+    front: list[tuple[str, ...]] = []
+    if len(named) < len(mapping):
+        count = max(len(shape) - len(named), 0)
+        if ranks.setdefault(mapping[0], count) != count:
+            raise ValueError(
+                f"sharding_rule: ... stands for {ranks[mapping[0]]} axes of one array and for {count} of {what}"
+            )
+        front = [(f"{mapping[0]} {number}",) for number in range(count)]
+    axes = front + [(axis,) if isinstance(axis, str) else tuple(axis) for axis in named]
+    if len(axes) != len(shape):
+        raise ValueError(
+            f"sharding_rule: {what} has {len(axes)} axes by the rule, and {len(shape)} in the function, of shape "
+            f"{tuple(shape)}"
+        )
+    return axes
+
+
+def _is_group(axis) -> bool:
+    return isinstance(axis, str) and axis.startswith(BATCHING)
+
+
+def _size(sizes, factor, size) -> None:
+    known = sizes.get(factor)
+    if size is None or known == size:
+        return
+    if known is not None and factor.startswith(BATCHING):
+        raise ValueError(f"sharding_rule: axes that ... stands for are of sizes {known} and {size}")
+    sizes[factor] = size if known is None else min(known, size)
 
 
 def rule_of_text(

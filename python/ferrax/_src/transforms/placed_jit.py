@@ -29,7 +29,7 @@ from ferrax._src.core.sharding import (
     Sharding,
     SingleDeviceSharding,
 )
-from ferrax._src.transforms import stages
+from ferrax._src.transforms import placed_programs, stages
 from ferrax._src.transforms.memory_plan import MemoryPlan
 from ferrax._src.tree import tree_util
 
@@ -185,7 +185,13 @@ class PlacedFunction:
             args, kwargs = self._moved(args, kwargs, [SingleDeviceSharding(self._device)] * len(leaves))
         elif known[0]:
             args, kwargs = self._moved(args, kwargs, known[0])
-        out, tree = tree_util.tree_flatten(self._jit(*args, **kwargs))
+        if self._out is None:
+            results = self._jit(*args, **kwargs)
+        else:
+            results = placed_programs.called(
+                self._jit, args, kwargs, lambda tree, shapes: self._said(tree, shapes, known[0])[0]
+            )
+        out, tree = tree_util.tree_flatten(results)
         if known[0] and any(self._jit._options[1]):
             self._delete_donated(leaves, args, kwargs, known[0])
         if self._device is not None:

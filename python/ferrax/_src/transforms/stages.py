@@ -17,7 +17,7 @@ from ferrax._src.core.placements import WHOLE, placed, placement
 from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing import abstract_values
-from ferrax._src.transforms import memory_plan
+from ferrax._src.transforms import memory_plan, placed_programs
 from ferrax._src.tree import tree_util
 
 
@@ -210,8 +210,12 @@ class Lowered(_Stage):
                 f"devices: pass device_assignment, or "
                 "set a mesh with ferrax.set_mesh"
             )
-        self._program.compile()
-        return self._with_shardings(Compiled(*self._args()))
+        program, shardings = placed_programs.staged(self._program, self._captured, self._shardings, self._found)
+        with placed_programs.whole():
+            program.compile()
+        compiled = self._with_shardings(Compiled(program, *self._args()[1:]))
+        compiled._shardings = shardings
+        return compiled
 
     def as_text(self, dialect: Any = None, *, debug_info: Any = False) -> str:
         """The optimised program as text, in its only `dialect`, which None means; with `debug_info`

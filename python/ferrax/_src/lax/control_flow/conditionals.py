@@ -10,6 +10,7 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core, state
 from ferrax._src.base import config
+from ferrax._src.core.primitives import bind_over_programs
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.control_flow import common
@@ -203,7 +204,7 @@ def _branches(name, index, funs, labels, operands, order):
     ordered: list[Any] = [None] * len(funs)
     for program, place in zip(programs, order):
         ordered[place] = program
-    chosen = iter(_core.bind("cond", (index, *inputs), {"branches": tuple(ordered)}))
+    chosen = iter(bind_over_programs("cond", (index, *inputs), {"branches": tuple(ordered)}))
     outputs = [
         next(chosen) if place is None else core.as_array(inputs[place], name)
         for place in handed_on

@@ -6,11 +6,11 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import config
 from ferrax._src.core import api_util, float0
 from ferrax._src.core.explicit_types import all_typed
+from ferrax._src.core.primitives import bind_over_programs
 from ferrax._src.lax import slicing
 from ferrax._src.lax.control_flow import common
 from ferrax._src.lax.shape import concatenate, expand_dims
@@ -212,7 +212,7 @@ def bind_scan(program, captured, init, xs, length, reverse, unroll):
             *range(consts + carry, consts + carry + len(xs)),
         ]
         program = program.rearranged(order, kept)
-    outputs = _core.bind(
+    outputs = bind_over_programs(
         "scan",
         (*[init[i] for i in still], *captured, *[init[i] for i in moving], *xs),
         {

@@ -23,6 +23,7 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import config, dtypes, errors
 from ferrax._src.core import api_util, float0
+from ferrax._src.core.primitives import bind_over_programs
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.control_flow import common
 from ferrax._src.lax.control_flow.scan import scan
@@ -230,7 +231,7 @@ def _bind_while(condition, condition_captured, body, body_captured, init, kept):
         condition = condition.rearranged([*range(first), *[first + i for i in moving]], [0])
         order = [*[consts + i for i in still], *range(consts), *[consts + i for i in moving]]
         body = body.rearranged(order, moving)
-    outputs = _core.bind(
+    outputs = bind_over_programs(
         "while",
         (
             *condition_captured,
