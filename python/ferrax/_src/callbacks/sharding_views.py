@@ -71,8 +71,8 @@ placed_programs.asks(
 
 
 def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], None]) -> None:
-    """Calls back with the sharding that arrays have, also in compiled programs: there once, when the program is compiled
-    for the places of its arguments.
+    """Calls back with the sharding that arrays have, also in compiled programs: there once, when the program is
+    compiled for the places of its arguments.
 
     Args: value: a tree of arrays; callback: the function, called once for each.
 

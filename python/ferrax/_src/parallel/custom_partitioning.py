@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +19,7 @@ from ferrax._src.parallel.sharding_rule import (
     rule_of_text,
 )
 from ferrax._src.tracing import staging
+from ferrax._src.transforms.custom_rules import resolve_arguments
 from ferrax._src.tree import tree_util
 
 __all__ = ["BATCHING", "ArrayMapping", "CompoundFactor", "SdyShardingRule", "custom_partitioning"]
@@ -117,10 +117,10 @@ class custom_partitioning:  # noqa: N801
             )
         if self.sharding_rule is None and (self.propagate_user_sharding or self.infer_sharding_from_operands):
             raise NotImplementedError(
-                f"custom_partitioning: {api_util.fun_name(self.fun)} says by functions how results are divided: provide "
-                "sharding_rule to migrate to Shardy, JAX's way to say it, such as sharding_rule='i j -> i j'"
+                f"custom_partitioning: {api_util.fun_name(self.fun)} says by functions how results are divided: "
+                "provide sharding_rule to migrate to Shardy, JAX's way to say it, such as sharding_rule='i j -> i j'"
             )
-        args = self._positional(args, kwargs)
+        args = resolve_arguments(self.fun, "custom_partitioning", args, kwargs)
         static, others = api_util.split_arguments(args, [number % len(args) for number in self.static_argnums])
         if any(isinstance(leaf, core.Tracer) for leaf in tree_util.tree_leaves(static)):
             raise errors.UnexpectedTracerError(
@@ -134,8 +134,8 @@ class custom_partitioning:  # noqa: N801
         program, captured, flat = staging.stage(of_arrays, others, {})
         if any(isinstance(x, core.Tracer) for x in captured):
             raise ValueError(
-                f"custom_partitioning: {api_util.fun_name(self.fun)} closes over a value that is being traced: pass it as "
-                "an argument"
+                f"custom_partitioning: {api_util.fun_name(self.fun)} closes over a value that is being traced: "
+                "pass it as an argument"
             )
         results = custom_partitioning_p.bind(
             *leaves, call=ClosedJaxpr(program, captured), partition=self.partition,
@@ -144,14 +144,3 @@ class custom_partitioning:  # noqa: N801
             sharding_rule=self.sharding_rule, in_tree=in_tree, out_tree=flat.out_tree, static_args=static,
         )  # fmt: skip
         return flat.out_tree.unflatten(results)
-
-    def _positional(self, args, kwargs) -> tuple[Any, ...]:
-        """The arguments by position, with those that were left out."""
-        bound = inspect.signature(self.fun).bind(*args, **kwargs)
-        bound.apply_defaults()
-        if bound.kwargs:
-            raise TypeError(
-                f"custom_partitioning: the arguments {', '.join(bound.kwargs)} of {api_util.fun_name(self.fun)} are "
-                "keywords only, and must be positions"
-            )
-        return bound.args

@@ -1,13 +1,12 @@
 """The equations of `custom_partitioning`: functions that say themselves what each device computes of its parts.
 
 On one device, and where they are differentiated or batched, they are the function. In a program over several devices
-they ask how their operands and results are divided (`placed_programs`): what the sharding rule says is followed with all
-else, the user's function `partition` is called with what was found, and what it gives runs as a `shard_map`.
+they ask how their operands and results are divided (`placed_programs`): what the sharding rule says is followed with
+all else, the user's function `partition` is called with what was found, and what it gives runs as a `shard_map`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,12 @@ from ferrax._src.core import named_axes
 from ferrax._src.core.avals import ShapeDtypeStruct
 from ferrax._src.core.mesh import Mesh, using_abstract
 from ferrax._src.core.partition import PartitionSpec, filled
-from ferrax._src.core.primitives import Primitive, apply_program, primitive_jvps, primitive_transposes
+from ferrax._src.core.primitives import (
+    Primitive,
+    apply_program,
+    primitive_jvps,
+    primitive_transposes,
+)
 from ferrax._src.core.sharding import IndivisibleError, NamedSharding, Sharding
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.lax.reduce import reduce_max
@@ -118,7 +122,7 @@ def _rule_of(rule, values, avals, params) -> SdyShardingRule:
             rule, said = rule
         if isinstance(rule, str):
             kinds = ("reduction_factors", "need_replication_factors", "permutation_factors")
-            rule = rule_of_text(rule, **({kind: () for kind in kinds} | said))
+            rule = rule_of_text(rule, **(dict.fromkeys(kinds, ()) | said))
     if not isinstance(rule, SdyShardingRule):
         raise ValueError(
             f"custom_partitioning: the function sharding_rule must return text or an SdyShardingRule, got {rule!r}"
@@ -180,8 +184,8 @@ def _placed(values, shardings, params) -> list[Any]:
     )
     if not isinstance(answer, (tuple, list)) or len(answer) != 4:
         raise ValueError(
-            "custom_partitioning: partition must return the mesh, the function of the parts, the results' shardings and "
-            f"the arguments', got {answer!r}"
+            "custom_partitioning: partition must return the mesh, the function of the parts, the results' shardings "
+            f"and the arguments', got {answer!r}"
         )
     mesh, function, results, arguments = answer
     if not isinstance(mesh, Mesh) or not callable(function):

@@ -116,8 +116,8 @@ class SdyShardingRule:
 def factors_of(
     rule: SdyShardingRule, operands: Sequence[Sequence[int]], results: Sequence[Sequence[int]]
 ) -> tuple[dict[str, int], list[list[tuple[str, ...]]]]:
-    """The factors of a rule for arrays of these shapes: their sizes, and for each operand and result those of each axis,
-    the major one first. A factor of several axes has the size of the smallest.
+    """The factors of a rule for arrays of these shapes: their sizes, and for each operand and result those of each
+    axis, the major one first. A factor of several axes has the size of the smallest.
 
     Errors: ValueError where the rule does not fit the shapes.
     """

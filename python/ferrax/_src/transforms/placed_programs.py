@@ -122,8 +122,9 @@ def asks(
     primitive: Primitive, stands_for: Callable[..., list[Any]], placed: Callable[..., list[Any]],
     on_one_device: Callable[..., Any],
 ) -> None:
-    """Registers a primitive that asks; its parameters are as for `_Asking`, and `on_one_device(*args, **params)` is what it
-    is there."""
+    """Registers a primitive that asks; its parameters are as for `_Asking`, and `on_one_device(*args, **params)`
+    is what it is there.
+    """
     _asking[primitive] = _Asking(stands_for, placed)
     _NAMES.add(primitive.name)
 
@@ -288,7 +289,7 @@ def _cond(walk, eqn, values):
         return outputs
 
     # Each branch gives what the others are asked about as well.
-    asked = [[] for _ in branches]
+    asked: list[Any] = [[] for _ in branches]
     if walk.probes:
         asked = [walk.program(branch(n, ((), ())), types)[1] for n in range(len(branches))]
     structs = [[ShapeDtypeStruct(aval.shape, aval.dtype) for aval, _ in own] for own in asked]
@@ -366,8 +367,9 @@ _MOST = 64
 def made_for(
     program: Any, numbers: Sequence[int], said: Sequence[Sharding | None] = ()
 ) -> tuple[Any, list[int]]:
-    """The program for arguments of these places, which asks nothing, and the places of its results; `said` are those said
-    of the results."""
+    """The program for arguments of these places, which asks nothing, and the places of its results; `said` are
+    those said of the results.
+    """
     known = _known.setdefault(program, {})
     key = tuple(numbers), tuple(said), mesh_of_results()
     if key not in known:
@@ -386,12 +388,14 @@ def _numbers(operands, free) -> list[int]:
 
 
 def run(program: Any, operands: Sequence[Any], captured: int = 0, said: Sequence[Sharding | None] = ()) -> list[Any]:
-    """The results of a program that asks, for arrays, the last `captured` of which functions close over: these follow the
-    others."""
+    """The results of a program that asks, for arrays, the last `captured` of which functions close over: these
+    follow the others.
+    """
     free = [number >= len(operands) - captured for number in range(len(operands))]
     numbers = _numbers(operands, free)
     made, places = made_for(program, numbers, said)
-    given = [_core.place_at(alias(x), 0, True) if there and not n else x for x, n, there in zip(operands, numbers, free)]
+    pairs = zip(operands, numbers, free)
+    given = [_core.place_at(alias(x), 0, True) if there and not number else x for x, number, there in pairs]
     with whole():
         results = made.run(given)
     given_to = set(map(id, operands))
@@ -420,8 +424,10 @@ def call_jitted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 def staged(program: Any, captured: Sequence[Any], shardings: Any, found: bool) -> tuple[Any, Any]:
-    """A program for arguments of these shardings, and the shardings again, those of results found anew: `shardings` are None
-    or lists, of arguments and of results; those of results were `found` and not said. Itself if it asks nothing."""
+    """A program for arguments of these shardings, and the shardings again, those of results found anew:
+    `shardings` are None or lists, of arguments and of results; those of results were `found` and not said. Itself
+    if it asks nothing.
+    """
     if not _core.equations_named(program, _NAMES):
         return program, shardings
     inputs, outputs = shardings or ([], [])
