@@ -57,11 +57,19 @@ def results(program: Any, numbers: Sequence[int]) -> list[int]:
     cut = Cuts(mesh)
     inputs = [cut.entries(x) if number & COMMITTED else None for number, x in zip(numbers, given)]
     found = _core.propagate(program, mesh.axis_sizes, inputs, NAMES, cut.stated)
-    shapes = [ty[0] for ty in program.out_types]
-    return [
-        number_of(NamedSharding(mesh, cut.spec(entries, shape), memory_kind=kind))
-        for entries, shape in zip(found, shapes)
-    ]
+    # Where a result is divided as an argument is, it has that one's sharding, as it was written.
+    written = {
+        (x.mesh, filled(x.spec, len(ty[0])), x.memory_kind): x.spec
+        for x, ty in reversed(list(zip(given, program.in_types)))
+        if isinstance(x, NamedSharding) and x in committed and len(x.spec) <= len(ty[0])
+    }
+
+    def number(entries, shape):
+        spec = cut.spec(entries, shape)
+        spec = written.get((mesh, filled(spec, len(shape)), kind), spec)
+        return number_of(NamedSharding(mesh, spec, memory_kind=kind))
+
+    return [number(entries, ty[0]) for entries, ty in zip(found, program.out_types)]
 
 
 def _with_auto_axes(program, numbers, mesh, specs) -> list[PartitionSpec | None]:
@@ -243,7 +251,9 @@ def _auto_pair(x, y, x_shape, y_shape, rank) -> int:
         used |= set(kept[-1])
     while kept and not kept[-1]:
         kept.pop()
-    return number_of(NamedSharding(mesh, PartitionSpec(*kept), memory_kind=kind))
+    spec = PartitionSpec(*kept)
+    same = [x.spec for x, shape in named if len(shape) == rank and filled(x.spec, rank) == filled(spec, rank)]
+    return number_of(NamedSharding(mesh, same[0] if same else spec, memory_kind=kind))
 
 
 def _agreed(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:

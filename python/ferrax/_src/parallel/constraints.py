@@ -159,6 +159,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
             out.append(leaf if sharding is None else placed(leaf, sharding))
             continue
         named = sharding if sharding is not None else _named(where)
+        _check_not_manual(function, named)
         spec = named.spec.partitions if isinstance(named, NamedSharding) else ()
         free = [n for n, entry in enumerate(spec) if entry is PartitionSpec.UNCONSTRAINED]
         result = sharding_constraint_p.bind(
@@ -170,6 +171,17 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
         )
         out.append(_typed(result, named))
     return tree.unflatten(out)
+
+
+def _check_not_manual(function, sharding) -> None:
+    """Errors: ValueError for a sharding over axes that the function within `shard_map` is run over."""
+    named = names_of(sharding.spec.partitions) if isinstance(sharding, NamedSharding) else []
+    manual = [str(name) for name in named if name in get_abstract_mesh().manual_axes]
+    if manual:
+        raise ValueError(
+            f"{function}: {sharding.spec} names {', '.join(manual)}, over which shard_map runs the function: a device "
+            "has its part there, and nothing to divide. Name other axes"
+        )
 
 
 def _check_devices(leaf, sharding) -> None:

@@ -23,6 +23,7 @@ from ferrax._src.base import effects
 from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import api_util, named_axes, placements
 from ferrax._src.core.devices import device_count
+from ferrax._src.core.explicit_types import all_typed
 from ferrax._src.core.global_array import GlobalArray, OverProcesses
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.lowering import lower_fun, register_lowering
@@ -42,6 +43,8 @@ from ferrax._src.core.primitives import (
     apply_program,
 )
 from ferrax._src.core.sharding import NamedSharding
+from ferrax._src.core.spec_rules import specs_of
+from ferrax._src.core.spec_rules.control import of_shard_map
 from ferrax._src.lax.shape import broadcast, reshape, transpose
 from ferrax._src.lax.slicing import index_in_dim
 from ferrax._src.lax.varying import vary
@@ -208,14 +211,15 @@ def mapped(body, args, in_specs, out_specs, mesh, manual, check_vma):
     arrays, whose `in_specs` are flat. `out_specs` may be a function that is called when `body` was."""
     args = [x if type(x) is GlobalArray else core.as_array(x, "shard_map") for x in args]
     in_specs = [_of_argument(spec, x, mesh, manual) for spec, x in zip(in_specs, args)]
-    parts = [_part(number, x, spec, mesh, check_vma) for number, (x, spec) in enumerate(zip(args, in_specs))]
-    order = [name for name in mesh.axis_names if name in manual]
-    axes = [(name, mesh.shape[name]) for name in order]
     # Jitted functions in the body know the mesh by its axes, which are manual there.
     known = mesh.abstract_mesh if get_abstract_mesh().empty else get_abstract_mesh()
     if not manual <= set(known.axis_names):
         known = mesh.abstract_mesh
     inside = known.update_axis_types(dict.fromkeys(manual, AxisType.Manual))
+    pairs = enumerate(zip(args, in_specs))
+    parts = [_part(number, x, spec, mesh, check_vma, inside) for number, (x, spec) in pairs]
+    order = [name for name in mesh.axis_names if name in manual]
+    axes = [(name, mesh.shape[name]) for name in order]
     with named_axes.mesh_axes_of(axes, check_vma), using_abstract(inside):
         program, captured, flat = staging.stage(body, parts, {})
     out_specs = out_specs() if callable(out_specs) else out_specs
@@ -340,8 +344,8 @@ def _counts(spec, rank, mesh) -> list[int]:
     return sizes + [1] * (rank - len(sizes))
 
 
-def _part(number, x, spec, mesh, check_vma):
-    """The type of one device's part of an argument."""
+def _part(number, x, spec, mesh, check_vma, inside):
+    """The type of one device's part of an argument; over the axes that are explicit inside, as the argument's."""
     if len(spec) > x.ndim:
         hint = " For scalars the spec is P()." if x.ndim == 0 else ""
         raise ValueError(
@@ -359,8 +363,16 @@ def _part(number, x, spec, mesh, check_vma):
     varying = core.typeof(x).manual_axis_type.varying
     if check_vma:
         varying |= set(names_of(spec.partitions))
+    sharding = None
+    if inside.explicit_axes:
+        entries = [
+            tuple(name for name in entry_names(entry) if name in inside.explicit_axes)
+            for entry in core.typeof(x).sharding.spec.partitions
+        ]
+        if any(entries):
+            sharding = NamedSharding(inside, PartitionSpec(*entries))
     return core.ShapeDtypeStruct(
-        shape, x.dtype, weak_type=x.weak_type, manual_axis_type=ManualAxisType(varying=varying)
+        shape, x.dtype, weak_type=x.weak_type, sharding=sharding, manual_axis_type=ManualAxisType(varying=varying)
     )
 
 
@@ -484,9 +496,14 @@ def _impl(*args, **params):
     results = _whole(*(core.as_array(x, "shard_map") for x in args), **params)
     if not isinstance(params["mesh"], Mesh):
         return results
+    mesh, specs = params["mesh"], params["out_specs"]
+    if set(mesh.explicit_axes) - params["newly_manual_axes"]:
+        known = [None if where is None else where.spec for where in all_typed(args)]
+        inner = functools.partial(specs_of, sizes=mesh.shape, strict=False)
+        specs = of_shard_map(params, [x.ndim for x in results], known, inner)
     return [
-        x if isinstance(x, core.Tracer) else placements.placed(x, NamedSharding(params["mesh"], spec))
-        for x, spec in zip(results, params["out_specs"])
+        x if isinstance(x, core.Tracer) else placements.placed(x, NamedSharding(mesh, spec))
+        for x, spec in zip(results, specs)
     ]
 
 

@@ -383,7 +383,9 @@ def _kept(table, key, found):
 
 
 def _put(x, where, rest, given):
-    """A result, where it is. One that is no argument (`given`) is nobody else's."""
+    """A result, where it is. One that is no argument (`given`) is nobody else's. What has no elements is nowhere."""
+    if isinstance(x, np.ndarray):  # float0
+        return x
     if where is None:
         if rest is None or placement(x).committed:
             return x

@@ -5,10 +5,10 @@ Programs were checked as they were written: here their specs are followed only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ferrax._src.core.partition import PartitionSpec, filled
+from ferrax._src.core.partition import PartitionSpec, entry_names, filled
 
 Spec = PartitionSpec
 
@@ -54,11 +54,38 @@ def _alike(eqn, specs, inner):
     return [known.get(tuple(out.aval.shape)) for out in eqn.outvars]
 
 
+def of_shard_map(
+    params: dict[str, Any], ranks: Iterable[int], specs: Sequence[Spec | None], inner: Callable[..., Any]
+) -> list[Spec]:
+    """Of results of these ranks: by the axes that the function is run over as is said, by others as its jaxpr."""
+    manual = params["newly_manual_axes"]
+    said = [filled(spec, rank) for spec, rank in zip(params["out_specs"], ranks)]
+    if manual == set(params["mesh"].axis_names):
+        return said
+    outs = inner(opened(params["jaxpr"]), [None if spec is None else _but(spec, manual) for spec in specs])
+    return [spec if out is None else _joined(spec, out) for spec, out in zip(said, outs)]
+
+
+def _but(spec, names):
+    entries = [tuple(name for name in entry_names(entry) if name not in names) for entry in spec.partitions]
+    return spec.update(partitions=[entry or None for entry in entries])
+
+
+def _joined(spec, other):
+    pairs = zip(spec.partitions, other.partitions)
+    return spec.update(partitions=[(*entry_names(a), *entry_names(b)) or None for a, b in pairs])
+
+
+def _shard_map(eqn, specs, inner):
+    return of_shard_map(eqn.params, [out.aval.ndim for out in eqn.outvars], specs, inner)
+
+
 # By primitive: of the equation, the operands' specs, and the function that goes through a jaxpr.
 RULES: dict[str, Callable[[Any, list[Spec | None], Callable[..., Any]], list[Spec | None]]] = {
     "scan": _scan,
     "while": _while,
     "cond": _cond,
+    "shard_map": _shard_map,
     "sweeps": _alike,
     "custom_linear_solve": _alike,
 }
@@ -74,5 +101,4 @@ def _of_types(eqn, shardings):
 # Primitives that say how their results are divided.
 STATED: dict[str, Callable[[Any], list[Spec | None]]] = {
     "reshard": lambda eqn: _of_types(eqn, [eqn.params["dst_sharding"]]),
-    "shard_map": lambda eqn: [filled(spec, out.aval.ndim) for spec, out in zip(eqn.params["out_specs"], eqn.outvars)],
 }
