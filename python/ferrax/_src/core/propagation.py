@@ -64,12 +64,12 @@ def results(program: Any, numbers: Sequence[int]) -> list[int]:
         if isinstance(x, NamedSharding) and x in committed and len(x.spec) <= len(ty[0])
     }
 
-    def number(entries, shape):
+    def place(entries, shape):
         spec = cut.spec(entries, shape)
         spec = written.get((mesh, filled(spec, len(shape)), kind), spec)
         return number_of(NamedSharding(mesh, spec, memory_kind=kind))
 
-    return [number(entries, ty[0]) for entries, ty in zip(found, program.out_types)]
+    return [place(entries, ty[0]) for entries, ty in zip(found, program.out_types)]
 
 
 def _with_auto_axes(program, numbers, mesh, specs) -> list[PartitionSpec | None]:
