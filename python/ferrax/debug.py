@@ -8,6 +8,7 @@ from ferrax._src.callbacks.debugging import (
     debug_log as log,
     debug_print as print,
 )
+from ferrax._src.callbacks.mesh_views import visualize_mesh
 from ferrax._src.callbacks.sharding_views import (
     inspect_array_sharding,
     visualize_array_sharding,
@@ -23,6 +24,7 @@ __all__ = [
     "log",
     "print",
     "visualize_array_sharding",
+    "visualize_mesh",
     "visualize_sharding",
 ]
 

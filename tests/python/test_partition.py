@@ -227,6 +227,21 @@ def test_compiled_functions_tell_what_devices_exchange():
         ferrax.jit(lambda x: some(x)).lower(x).compile().communication()
 
 
+def test_picture_of_a_mesh(capsys):
+    mesh = mesh_of((4, 2))
+    rows, columns = (ferrax.NamedSharding(mesh, P(*spec)) for spec in (("x",), (None, ("y", "x"))))
+    tree = {"x": ferrax.device_put(X, rows), "w": [ferrax.device_put(X, columns)], "step": 3}
+    compiled = ferrax.jit(lambda x: (x.sum(0), x.max(), jnp.sort(x, 0)), in_shardings=rows).lower(X).compile()
+    ferrax.debug.visualize_mesh(mesh, tree, exchanges=compiled.communication())
+    lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in capsys.readouterr().out.splitlines()]
+    assert lines[3] == ["x", "4", "Auto", "w.0[1], x[0]", "1 psum: 32 bytes, 1 pmax: 4 bytes, 1 all_gather: 128 bytes"]
+    assert lines[4] == ["y", "2", "Auto", "w.0[1]", ""]
+    ferrax.debug.visualize_mesh(mesh.abstract_mesh)
+    assert "│ y    │ 2" in capsys.readouterr().out
+    with pytest.raises(TypeError, match="mesh must be"):
+        ferrax.debug.visualize_mesh(None)
+
+
 def test_time_is_linear_in_equations():
     """A program of thousands of equations is cut, whatever its depth."""
 
