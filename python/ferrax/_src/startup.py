@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from ferrax import _core
 from ferrax._src import state
-from ferrax._src.callbacks import over_processes  # noqa: F401  functions over meshes of several processes
+from ferrax._src.callbacks import (
+    global_operators,  # noqa: F401  operators of arrays over several processes
+    over_processes,  # noqa: F401  functions over meshes of several processes
+)
 from ferrax._src.callbacks.debugging import debug_callback
 from ferrax._src.core import (
     array,

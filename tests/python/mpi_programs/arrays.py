@@ -56,14 +56,22 @@ assert ferrax.typeof(a).shape == x.shape and ferrax.block_until_ready({"a": a})[
 raises(IndexError, lambda: a.addressable_data(2))
 for read in (np.asarray, pickle.dumps, ferrax.device_get, lambda a: a.tolist(), lambda a: np.add(a, 1)):
     assert "process_allgather" in raises(RuntimeError, lambda read=read: read(a))
-for compute in (lambda a: a + 1, lambda a: 1 + a, lambda a: x + a, lambda a: jnp.ones(x.size) + a, lambda a: a[0],
-                jnp.sin, lambda a: ferrax.jit(lambda: jnp.sin(a))()):  # fmt: skip
+for compute in (lambda a: jnp.ones(x.size) + a, jnp.sin, lambda a: ferrax.jit(lambda: jnp.sin(a))()):
     assert "others the rest" in raises(RuntimeError, lambda compute=compute: compute(a))
 assert "iterate" in raises(AssertionError, lambda: list(a))
-raises(AttributeError, lambda: a.sum)
 raises(TypeError, lambda: hash(a))
 raises(BufferError, lambda: np.from_dlpack(a))
 assert holds(copy.deepcopy(a), x) and holds(a.copy(), x)
+
+# Operators and methods are programs of their own.
+for result, wanted in ((a + 1, x + 1), (1 - a, 1 - x), (x * a, x * x), (a**2, x**2), (-a, -x), (abs(a - 20), abs(x - 20)),
+                       (a.reshape(2, -1).T, x.reshape(2, -1).T), (a.astype("int32"), x.astype("int32")), (a[::2], x[::2])):  # fmt: skip
+    assert result.dtype == jnp.asarray(wanted).dtype and holds(result, np.asarray(wanted))
+assert holds(a + a == 2 * a, np.ones(x.size, bool)) and holds(a < x[3], x < x[3])
+assert float(a.sum()) == x.sum() and float(a[3]) == x[3] and float(a @ a) == x @ x and int(a.argmax()) == x.argmax()
+assert a.cumsum(axis=0).shape == x.shape and holds(a.clip(2, 5), x.clip(2, 5))
+raises(AttributeError, lambda: a.nothing)
+raises(TypeError, lambda: a + "text")
 gone = a.copy()
 gone.delete()
 assert gone.is_deleted() and not a.is_deleted()

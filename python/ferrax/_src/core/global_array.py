@@ -3,7 +3,8 @@
 Where the parts of one process make the whole, as where all devices hold it, the array is an `Array` as any other, which
 lies in that process's memory once; its sharding says that others have it, too. Else it is a `GlobalArray`, which
 knows shape, dtype and sharding, and holds the parts. It is an `Array` to `isinstance`. The native core, which computes
-with whole arrays, is told by `__jax_array__` that there is none, so that each operation says so.
+with whole arrays, is told by `__jax_array__` that there is none, so that each operation says so; operators and methods
+are jitted functions (`callbacks/global_operators`).
 """
 
 from __future__ import annotations
@@ -224,16 +225,6 @@ class GlobalArray(Extents):
     __buffer__ = __dlpack__
 
 
-def _refuse(self: GlobalArray, *_: Any) -> NoReturn:
-    self.__jax_array__()
-
-
-# Computing goes the way of `Array`'s operators, which is closed.
-for _name in ("add sub mul truediv floordiv mod divmod pow matmul and or xor lshift rshift").split():
-    setattr(GlobalArray, f"__{_name}__", _refuse)
-    setattr(GlobalArray, f"__r{_name}__", _refuse)
-for _name in "neg pos abs invert getitem eq ne lt le gt ge".split():
-    setattr(GlobalArray, f"__{_name}__", _refuse)
 register_type(GlobalArray, lambda array: array.aval)
 
 
