@@ -67,19 +67,16 @@ def run(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     results = apply_program(program, given)
     devices = _devices(mesh)
     outputs = []
-    for result, dim, spec, aval in zip(results, out_dims, params["out_specs"], shard_map_p_avals(args, params)):
+    for result, dim, spec in zip(results, out_dims, params["out_specs"]):
         sharding = NamedSharding(mesh, spec)
+        part_shape = result.shape if dim is None else result.shape[:dim] + result.shape[dim + 1 :]
+        shape = [size * count for size, count in zip(part_shape, sharding._parts(len(part_shape)))]
         parts = {}
         for number, device in enumerate(devices):
             part = result if dim is None else index_in_dim(result, number, dim, keepdims=False)
             parts[device] = place(alias(part), SingleDeviceSharding(device))
-        outputs.append(of_parts(aval.shape, sharding, parts, aval.dtype))
+        outputs.append(of_parts(shape, sharding, parts, result.dtype))
     return outputs
-
-
-def shard_map_p_avals(args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """The types of an equation's results."""
-    return shard_map_p.abstract_eval(*map(core.typeof, args), **params)[0]
 
 
 def _check(mesh, manual) -> None:
@@ -257,15 +254,14 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
     types = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type) if type(x) is GlobalArray else x for x in leaves]
     types_args, types_kwargs = tree.unflatten(types)
     traced = function.trace(*types_args, **types_kwargs)
-    closed = traced.jaxpr
-    if len(closed.jaxpr.invars) != len(leaves):
+    program, captured = traced._program, traced._captured
+    if len(program.in_types) != len(leaves) + len(captured):
         raise NotImplementedError(
             "jit over several processes: static arguments, and arrays that can be written to, are not supported; close "
             "over them"
         )
-    operands = [*leaves, *closed.consts]
+    operands = [*leaves, *captured]
     ins = tuple(map(_said_sharding, operands))
-    program = closed.jaxpr._to_program()
     mesh = _mesh_over_processes(program, ins)
     if mesh is None:
         return placed_programs.call_jitted(function, args, kwargs)
