@@ -38,7 +38,6 @@ from ferrax._src.lax.shape import broadcast, concatenate, expand_dims
 from ferrax._src.lax.slicing import index_in_dim
 from ferrax._src.parallel import exchange, ranks, shard_map
 from ferrax._src.parallel.partition import partition
-from ferrax._src.parallel.shard_map import shard_map_p
 from ferrax._src.transforms import placed_programs
 from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.tree import tree_util
