@@ -116,9 +116,10 @@ class Tiles:
         return ()
 
 
-def of_tiles(callback, shapes, shardings):
-    """The callback, which gives nothing, called for each device of these shardings. One over lanes is called for each
-    device in each lane: what a lane has is divided along the axes that are not the lanes'."""
+def of_tiles(callback, shapes, shardings, count):
+    """The callback, which gives nothing, called for each of `count` devices, of these shardings. One over lanes is
+    called for each device in each lane: what a lane has is divided along the axes that are not the lanes'.
+    """
     if isinstance(callback, Lanes):
         shapes, specs = [list(shape) for shape in shapes], [_entries(x, len(s)) for x, s in zip(shardings, shapes)]
         for _, dims in reversed(callback.levels):
@@ -126,12 +127,13 @@ def of_tiles(callback, shapes, shardings):
                 if dim is not None:
                     del shapes[number][dim], specs[number][dim]
         shardings = [_of_entries(where, entries) for where, entries in zip(shardings, specs)]
-        return Lanes(of_tiles(callback.callback, shapes, shardings), callback.levels)
-    if all(where.num_devices == 1 for where in shardings):
+        return Lanes(of_tiles(callback.callback, shapes, shardings, count), callback.levels)
+    if count == 1:
         return callback
+    if not shardings:
+        return Tiles(callback, ((),) * count)
     maps = [where.devices_indices_map(tuple(shape)) for where, shape in zip(shardings, shapes)]
-    devices = max(shardings, key=lambda where: where.num_devices)._device_assignment
-    return Tiles(callback, tuple(tuple(own[device] for own in maps) for device in devices))
+    return Tiles(callback, tuple(tuple(own[device] for own in maps) for device in shardings[0]._device_assignment))
 
 
 def _entries(sharding, rank):

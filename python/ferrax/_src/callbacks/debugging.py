@@ -86,13 +86,14 @@ def _partitioned(primitive, title):
 
     def placed(values, shardings, params):
         shapes = [np.shape(x) for x in values]
-        count = max((where.num_devices for where in shardings), default=1)
+        mesh = placed_programs.mesh_of_call()
+        count = 1 if mesh is None else mesh.size
         if count > 1 and _is_ordered(params):
             raise ValueError(
                 f"{title}: ordered=True is for one device, and the values are divided over {count}, which have no "
                 "order: pass ordered=False or partitioned=False"
             )
-        callback = of_tiles(params["callback"], shapes, shardings)
+        callback = of_tiles(params["callback"], shapes, shardings, count)
         return primitive.bind(*values, **(params | {"callback": callback}))
 
     fancy_primitive_batchers[parted] = batch

@@ -249,6 +249,8 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
 
     Errors: NotImplementedError for static arguments, arrays that can be written to, and arrays over no mesh or several.
     """
+    if ranks.current().processes == 1:
+        return placed_programs.call_jitted(function, args, kwargs)
     leaves, tree = tree_util.tree_flatten((args, kwargs))
     types = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type) if type(x) is GlobalArray else x for x in leaves]
     types_args, types_kwargs = tree.unflatten(types)

@@ -112,6 +112,14 @@ class SdyShardingRule:
                     raise ValueError(f"SdyShardingRule: {factor} is in {kinds[factor]} and in {kind}")
                 kinds[factor] = kind
 
+    def __str__(self) -> str:
+        said = "".join(
+            f" {kind}={factors}"
+            for kind in ("reduction_factors", "need_replication_factors", "permutation_factors")
+            if (factors := getattr(self, kind))
+        )
+        return f"SdyShardingRule({self.operand_mappings}, {self.result_mappings}, {self.factor_sizes}{said})"
+
 
 def factors_of(
     rule: SdyShardingRule, operands: Sequence[Sequence[int]], results: Sequence[Sequence[int]]

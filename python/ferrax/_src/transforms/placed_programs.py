@@ -289,7 +289,7 @@ def _cond(walk, eqn, values):
         return outputs
 
     # Each branch gives what the others are asked about as well.
-    asked: list[Any] = [[] for _ in branches]
+    asked: list[list[tuple[Any, int]]] = [[] for _ in branches]
     if walk.probes:
         asked = [walk.program(branch(n, ((), ())), types)[1] for n in range(len(branches))]
     structs = [[ShapeDtypeStruct(aval.shape, aval.dtype) for aval, _ in own] for own in asked]
@@ -337,7 +337,8 @@ def _made(program: Any, numbers: Sequence[int], said: Sequence[Sharding | None])
     shardings = [numbered(number).sharding for number in numbers] + [where for where in said if where is not None]
     shardings += propagation.said_shardings(program)
     meshes = (where.mesh for where in shardings if isinstance(where, NamedSharding))
-    with _over(next((mesh for mesh in meshes if isinstance(mesh, Mesh)), None)):
+    over = next((mesh for mesh in meshes if isinstance(mesh, Mesh)), None)
+    with _over(over):
         shapes, asked = walk.program(results_of, types)
     places = propagation.results(shapes, list(numbers))
     count = len(closed.out_avals)
@@ -348,7 +349,8 @@ def _made(program: Any, numbers: Sequence[int], said: Sequence[Sharding | None])
         return _asking[eqn.primitive].placed(values, shardings, eqn.params)
 
     own = _Walk(place, False)
-    made, _ = own.program(lambda *args: own.through(closed, args), types)
+    with _over(over):
+        made, _ = own.program(lambda *args: own.through(closed, args), types)
     return made, places[:count]
 
 
@@ -367,9 +369,8 @@ _MOST = 64
 def made_for(
     program: Any, numbers: Sequence[int], said: Sequence[Sharding | None] = ()
 ) -> tuple[Any, list[int]]:
-    """The program for arguments of these places, which asks nothing, and the places of its results; `said` are
-    those said of the results.
-    """
+    """The program for arguments of these places, which asks nothing, and the places of its results; `said` are those
+    said of the results."""
     known = _known.setdefault(program, {})
     key = tuple(numbers), tuple(said), mesh_of_results()
     if key not in known:
@@ -388,14 +389,13 @@ def _numbers(operands, free) -> list[int]:
 
 
 def run(program: Any, operands: Sequence[Any], captured: int = 0, said: Sequence[Sharding | None] = ()) -> list[Any]:
-    """The results of a program that asks, for arrays, the last `captured` of which functions close over: these
-    follow the others.
-    """
+    """The results of a program that asks, for arrays, the last `captured` of which functions close over: these follow
+    the others."""
     free = [number >= len(operands) - captured for number in range(len(operands))]
     numbers = _numbers(operands, free)
     made, places = made_for(program, numbers, said)
-    pairs = zip(operands, numbers, free)
-    given = [_core.place_at(alias(x), 0, True) if there and not number else x for x, number, there in pairs]
+    follows = [there and not number for there, number in zip(free, numbers)]
+    given = [_core.place_at(alias(x), 0, True) if there else x for x, there in zip(operands, follows)]
     with whole():
         results = made.run(given)
     given_to = set(map(id, operands))
@@ -424,10 +424,8 @@ def call_jitted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 def staged(program: Any, captured: Sequence[Any], shardings: Any, found: bool) -> tuple[Any, Any]:
-    """A program for arguments of these shardings, and the shardings again, those of results found anew:
-    `shardings` are None or lists, of arguments and of results; those of results were `found` and not said. Itself
-    if it asks nothing.
-    """
+    """A program for arguments of these shardings, and the shardings again, those of results found anew; itself if it
+    asks nothing. `shardings` are None, or lists: of arguments, and of results, which were `found` or said."""
     if not _core.equations_named(program, _NAMES):
         return program, shardings
     inputs, outputs = shardings or ([], [])
