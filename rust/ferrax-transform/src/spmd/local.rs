@@ -1,7 +1,9 @@
 //! Ops of parts: parameters that are sizes of operands and results become those of the parts.
 
-use ferrax_ir::ops::{BroadcastInDim, DynamicSlice, Gather, Iota, Reshape, Slice};
-use ferrax_ir::{Dim, Op, Type};
+use ferrax_ir::ops::{
+    BroadcastInDim, ConvGeneralDilated, DotGeneral, DynamicSlice, Gather, Iota, Reshape, Slice,
+};
+use ferrax_ir::{DType, Dim, Op, Type};
 
 /// The op that does to the parts what `op` does to the whole, if it does the same along each axis that is cut.
 pub fn of_parts(op: &Op, operands: &[Type], results: &[Type]) -> Op {
@@ -32,6 +34,24 @@ pub fn of_parts(op: &Op, operands: &[Type], results: &[Type]) -> Op {
             op.into()
         }
         _ => op.clone(),
+    }
+}
+
+/// The op that gives sums of narrow floats in 32 bits, which are rounded when those of all devices are added up; `None` for ops
+/// that give no such.
+pub fn in_wide(op: &Op, results: &[Type]) -> Option<Op> {
+    let narrow = |ty: &Type| ty.as_array().is_some_and(|ty| matches!(ty.dtype, DType::F16 | DType::BF16));
+    if !results.iter().all(narrow) {
+        return None;
+    }
+    let preferred_element_type = Some(DType::F32);
+    match op {
+        Op::DotGeneral(op) => Some(DotGeneral { preferred_element_type, ..op.clone() }.into()),
+        Op::ConvGeneralDilated(op) => {
+            Some(ConvGeneralDilated { preferred_element_type, ..op.clone() }.into())
+        }
+        Op::Reduce(_) => Some(op.clone()),
+        _ => None,
     }
 }
 

@@ -260,7 +260,7 @@ impl Walk<'_> {
         halos.iter().for_each(|halo| halo.keep(&mut cut, lane.mesh, &operands[0].sizes));
         let natural: Vec<Spec> = rule.results.iter().map(|axes| spec_by(axes, &cut)).collect();
         let needed: Vec<Spec> = rule.operands.iter().map(|axes| spec_by(axes, &cut)).collect();
-        let local_types = step.part_types(lane.mesh, &natural);
+        let mut local_types = step.part_types(lane.mesh, &natural);
         let mut given: Vec<_> =
             types.iter().zip(&needed).map(|(ty, spec)| lane.mesh.part(ty, spec)).collect();
         let mut op = local::of_parts(&equation.op, &given, &local_types);
@@ -282,6 +282,17 @@ impl Walk<'_> {
             lane.needed_by.clear();
             atoms[0] = halo.widened(lane, atoms[0], &cut[usize::from(halo.factor())])?;
         }
+        let folded = rule.factors.iter().zip(&cut).filter(|(factor, _)| factor.cut == Cut::Fold);
+        let over: MeshAxes = folded.flat_map(|(_, axes)| axes.iter().copied()).collect();
+        let narrow = outputs.first().map_or(DType::Bool, |output| output.dtype);
+        let sums = !over.is_empty() && fold == Some(AxisReduceKind::Sum);
+        if let (true, Some(wide)) = (sums, local::in_wide(&op, &local_types)) {
+            op = wide;
+            local_types = local_types.iter().map(in_32_bits).collect();
+            if matches!(op, Op::Reduce(_)) {
+                atoms[0] = lane.b.convert(atoms[0], DType::F32)?;
+            }
+        }
         let results = lane.b.emit_typed(op, &atoms, local_types);
         let mut results: Vec<Part> = results
             .into_iter()
@@ -292,11 +303,12 @@ impl Walk<'_> {
         if let Op::Iota(op) = &equation.op {
             results[0].atom = counted(lane, &results[0], op.dimension)?;
         }
-        let folded = rule.factors.iter().zip(&cut).filter(|(factor, _)| factor.cut == Cut::Fold);
-        let over: MeshAxes = folded.flat_map(|(_, axes)| axes.iter().copied()).collect();
         if let (false, Some(kind), [result]) = (over.is_empty(), fold, results.as_mut_slice()) {
             lane.needed_by.clear();
             fold_over(lane, result, kind, &over, &wanted[0])?;
+            if lane.b.dtype(result.atom) != narrow {
+                result.atom = lane.b.convert(result.atom, narrow)?;
+            }
         }
         Ok(results)
     }
@@ -527,6 +539,14 @@ fn fold_of(row: &dyn Rules, inputs: &[Extents<'_>]) -> Result<Option<AxisReduceK
         Some(AccumulatorKind::Min) => Some(AxisReduceKind::Min),
         Some(_) => None,
     })
+}
+
+/// The type of the same array in 32 bits.
+fn in_32_bits(ty: &Type) -> Type {
+    match ty {
+        Type::Array(ty) => Type::Array(ty.with_dtype(DType::F32)),
+        other => other.clone(),
+    }
 }
 
 fn spec_by(axes: &[SmallVec<[u16; 2]>], cut: &[MeshAxes]) -> Spec {
