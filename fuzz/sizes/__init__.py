@@ -2,6 +2,7 @@
 
     .venv/bin/python -m fuzz.sizes --minutes 10         # a fresh seed, which is printed
     .venv/bin/python -m fuzz.sizes --seed 123 --count 1 # one program again
+    .venv/bin/python -m fuzz.sizes --parts              # each also by the devices of a mesh, cut at random
     .venv/bin/python -m fuzz.sizes --replay FILE.json   # what was found, again; a folder: all that is in it
 
 What is in which module:

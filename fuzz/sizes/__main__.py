@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import collections
 import dataclasses
+import os
 import pathlib
 import random
 import re
@@ -18,6 +19,7 @@ import sys
 import time
 
 from .generate import program_of
+from .parts import ASKED
 from .program import Program, script
 from .shrink import shrunk, signature
 from .workers import FINE, ROOT, Bench
@@ -120,10 +122,13 @@ def arguments(texts: list[str] | None = None):
     parser.add_argument("--limit", type=float, default=60.0, help="seconds of work, or of none, of a call that hangs")
     parser.add_argument("--shrink", type=float, default=45.0, help="seconds for making a failure simpler")
     parser.add_argument("--out", type=pathlib.Path, default=OUT, help="where failures are kept")
+    parser.add_argument("--parts", action="store_true", help="run them on parts of their inputs, cut at random, too")
     parser.add_argument("--strict", action="store_true", help="count also what the bounds find wrong of JAX, too")
     parser.add_argument("--module", default="ferrax", help="what is tested; `jax` tests the fuzzer")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(texts)
+    if options.parts:
+        os.environ[ASKED] = "1"
     if options.seed is None:
         options.seed = random.SystemRandom().randrange(1 << 31)
     return options

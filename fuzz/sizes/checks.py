@@ -140,7 +140,7 @@ def main(program: Program, module: str, stage) -> dict:
     stage("op by op")
     eager = subject.call(subject.function, arrays)
     derived, parted = program.mode in ("grad", "jvp"), []
-    if subject.ferrax and program.mode == "plain":
+    if subject.ferrax and program.mode == "plain" and os.environ.get(parts.ASKED):
         stage("on parts")
         function, how = parts.on_parts(subject, arrays, program.seed)
         parted = [(f"on parts, {how}", subject.call(function, arrays))]

@@ -6,6 +6,8 @@ import numpy as np
 
 SIZES, NAMES = (4, 2), ("x", "y")
 DEVICES = 8
+# The variable of the environment that asks for it in the processes that look at programs.
+ASKED = "FERRAX_FUZZ_PARTS"
 
 
 def cuts(jax, shape, rng):

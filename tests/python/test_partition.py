@@ -207,6 +207,17 @@ def test_windows_reach_into_neighbouring_parts(kernel, dilation, padding):
         assert kernel == 1 or exchanges and not any(e.needed_by for e in exchanges if e.collective == "ppermute")
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sums_of_narrow_floats_are_rounded_once(dtype):
+    x, w = jnp.asarray(X * 8, dtype), jnp.asarray(W, dtype)
+    for fun in (lambda x, w: x @ w, lambda x, w: x.sum(1), lambda x, w: (x @ w).mean(0)):
+        (found,), exchanges = on_parts(fun, (x, w), (P(None, "x"), P("x")), mesh_of((4, 2)))
+        assert found.dtype == dtype and [e.collective for e in exchanges] == ["psum"]
+        whole = np.asarray(fun(x, w)).astype(np.float32)
+        unit = float(jnp.finfo(dtype).eps)
+        np.testing.assert_allclose(np.asarray(found).astype(np.float32), whole, rtol=unit, atol=unit)
+
+
 def test_lines_of_exchanges():
     _, (exchange,) = on_parts(lambda x, w: jnp.cumsum(x, 0), (X, W), (P("x"), P()), mesh_of((4, 2)))
     assert __file__ in exchange.line and str(exchange).startswith("all_gather over x: 128 bytes, as cumsum needs it (")
