@@ -49,6 +49,12 @@ const NEVER_DRAWN: &[(&str, &str)] = &[
     ("pvary", "is over the axes of a mesh, whose types programs over lanes do not have"),
     ("psum_invariant", "is over the axes of a mesh, whose types programs over lanes do not have"),
     ("all_gather_invariant", "is over the axes of a mesh, whose types programs over lanes do not have"),
+    ("all_gather_reduced", "is over the axes of a mesh, whose types programs over lanes do not have"),
+    ("unreduced_reduce_scatter", "is over the axes of a mesh, whose types programs over lanes do not have"),
+    ("unreduced_psum", "is over the axes of a mesh, whose types programs over lanes do not have"),
+    ("preduced", "is over the axes of a mesh, whose types programs over lanes do not have"),
+    ("reduced_vary_cast", "is over the axes of a mesh, whose types programs over lanes do not have"),
+    ("vary_unreduced_cast", "is over the axes of a mesh, whose types programs over lanes do not have"),
 ];
 
 #[test]

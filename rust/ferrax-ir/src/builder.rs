@@ -226,7 +226,10 @@ impl Builder {
         let literal = Atom::Literal(Literal { value, weak: ty.weak });
         let full = self.broadcast_scalar(literal, &ty.shape)?;
         let own = self.type_of(full);
-        varying::pvary(self, full, &own, ty.varying)
+        if value == Scalar::zero(ty.dtype) {
+            return varying::cast_zeros(self, full, ty.varying);
+        }
+        varying::cast(self, full, &own, ty.varying)
     }
 
     /// Zeros of this type. For keys and `float0` there are none.

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::varying::Varying;
+use crate::varying::{Share, Varying};
 use crate::{DType, Dim};
 
 /// The dimensions of an array, outermost first.
@@ -95,7 +95,7 @@ impl From<ArrayType> for Type {
 
 /// Prints as `f32[2,3]`; a weak type as `~f32[]` only where `{:#}` asks for it,
 /// since two programs that differ in weakness alone read better alike. A value that
-/// differs along axes is `f32[2,3]{V:x}`.
+/// differs along axes is `f32[2,3]{V:x}`, one that is unreduced or reduced over them `{U:x}` or `{R:x}`.
 impl std::fmt::Display for ArrayType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.weak && f.alternate() {
@@ -110,11 +110,15 @@ impl std::fmt::Display for ArrayType {
         }
         f.write_str("]")?;
         if !self.varying.is_empty() {
-            let names = self.varying.names();
-            match &*names {
-                [name] => write!(f, "{{V:{name}}}")?,
-                names => write!(f, "{{V:({})}}", names.join(","))?,
+            let mut parts = Vec::new();
+            for (mark, share) in [("V", Share::Varying), ("U", Share::Unreduced), ("R", Share::Reduced)] {
+                match self.varying.axes(share).as_slice() {
+                    [] => {}
+                    [name] => parts.push(format!("{mark}:{name}")),
+                    names => parts.push(format!("{mark}:({})", names.join(","))),
+                }
             }
+            write!(f, "{{{}}}", parts.join(", "))?;
         }
         Ok(())
     }

@@ -52,12 +52,12 @@ impl Sums<'_> {
     /// not is that of some devices only: a rule forgot to sum it.
     fn add(&mut self, b: &mut Builder, to: &Atom, cotangent: Atom) -> Result<()> {
         let Atom::Var(var) = to else { return Ok(()) };
-        let (value, own) = (self.2[var.index()].varying(), b.type_of(cotangent).varying());
-        if !value.covers(own) {
+        let (due, own) = (self.2[var.index()].varying().dual(), b.type_of(cotangent).varying());
+        if !due.covers(own) {
             return Err(internal_error!(
-                "a cotangent differs along {:?}, its value along {:?} alone",
+                "a cotangent lies over the axes {:?}, that of its value is to lie over {:?}",
                 own.names(),
-                value.names()
+                due.names()
             ));
         }
         let sum = match self.0[var.index()] {
@@ -72,7 +72,9 @@ impl Sums<'_> {
 /// The type of a value's cotangent. Only a linear function of integers has
 /// integer outputs that are wanted.
 pub(crate) fn cotangent_type(ty: &ArrayType) -> ArrayType {
-    if ty.dtype.is_integer() { ty.clone() } else { ty.tangent() }
+    let tangent = if ty.dtype.is_integer() { ty.clone() } else { ty.tangent() };
+    let varying = tangent.varying.dual();
+    tangent.with_varying(varying)
 }
 
 impl Transposition {
@@ -179,7 +181,9 @@ impl Transposition {
             .iter()
             .map(|atom| match atom {
                 Atom::Var(var) if is_linear[var.index()] => {
-                    Ok(Operand::Linear(program.types[var.index()].clone()))
+                    let mut ty = program.types[var.index()].clone();
+                    ty.vary(ty.varying().dual());
+                    Ok(Operand::Linear(ty))
                 }
                 atom => rewriter.atom(atom).map(Operand::Known),
             })

@@ -26,7 +26,6 @@ from ferrax._src.core import named_axes, propagation
 from ferrax._src.core.avals import ShapeDtypeStruct
 from ferrax._src.core.devices import OF_A_PROCESS
 from ferrax._src.core.global_array import GlobalArray, of_parts, spread
-from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.mesh import Mesh
 from ferrax._src.core.partition import names_of
 from ferrax._src.core.parts import parts_of
@@ -34,6 +33,7 @@ from ferrax._src.core.placement import device_put
 from ferrax._src.core.placements import alias, place, placement
 from ferrax._src.core.primitives import Primitive, apply_program, axis_primitive_batchers
 from ferrax._src.core.sharding import NamedSharding, SingleDeviceSharding
+from ferrax._src.lax.creation import full_like
 from ferrax._src.lax.shape import broadcast, concatenate, expand_dims
 from ferrax._src.lax.slicing import index_in_dim
 from ferrax._src.parallel import exchange, ranks, shard_map
@@ -60,7 +60,7 @@ def run(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     _check(mesh, manual)
     shardings = [NamedSharding(mesh, spec) for spec in params["in_specs"]]
     program, in_dims, out_dims = _framed(
-        params["jaxpr"], mesh, tuple(bool(names_of(spec.partitions)) for spec in params["in_specs"])
+        params["jaxpr"], mesh, tuple(params["in_specs"]), tuple(params["out_specs"])
     )
     given = [_frames(x, sharding, cut) for x, sharding, cut in zip(args, shardings, in_dims)]
     results = apply_program(program, given)
@@ -73,7 +73,8 @@ def run(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
         parts = {}
         for number, device in enumerate(devices):
             part = result if dim is None else index_in_dim(result, number, dim, keepdims=False)
-            parts[device] = place(alias(part), SingleDeviceSharding(device))
+            part = alias(part) if sharding._holds_sum(device) else full_like(part, 0)
+            parts[device] = place(part, SingleDeviceSharding(device))
         outputs.append(of_parts(shape, sharding, parts, result.dtype))
     return outputs
 
@@ -120,12 +121,12 @@ def _frames(x, sharding, dim):
 
 
 @functools.lru_cache(256)
-def _framed(jaxpr, mesh, cut):
+def _framed(jaxpr, mesh, in_specs, out_specs):
     """The program of all devices of this process, and where its inputs and results have the axis of the devices."""
-    program = ClosedJaxpr(jaxpr)._to_program().erase_varying()
+    program = shard_map.device_program(jaxpr, mesh, in_specs, out_specs, frozenset(mesh.axis_names))
     each = len(_devices(mesh))
     program = _core.replace_named(program, functools.partial(_replacement, mesh, each))
-    in_dims = [0 if flag else None for flag in cut]
+    in_dims = [0 if names_of(spec.partitions) else None for spec in in_specs]
     program, out_dims = program.batch(each, in_dims, None, FRAMES)
     return program, in_dims, out_dims
 

@@ -28,7 +28,7 @@ from ferrax._src.core.primitives import (
 )
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax.shape import broadcast
-from ferrax._src.lax.varying import missing, vary
+from ferrax._src.lax.varying import lying, missing
 from ferrax._src.tracing import staging
 from ferrax._src.transforms import autodiff
 from ferrax._src.transforms.ad import Zero, add_tangents, instantiate_zeros, is_undefined_primal
@@ -200,7 +200,7 @@ def custom_linear_solve(
     # the devices in the transposed map would be one of other systems.
     varying = {name for ty in product.program.out_types for names in ty[3:] for name in names}
     if varying and any(missing(leaf, varying) for leaf in map(core.as_array, leaves)):
-        leaves = [vary(leaf, missing(leaf, varying)) for leaf in map(core.as_array, leaves)]
+        leaves = [lying(leaf, varying) for leaf in map(core.as_array, leaves)]
         b = tree.unflatten(leaves)
         product = traced("matvec", matvec, False)
     functions = _Solve(

@@ -17,9 +17,8 @@ import numpy as np
 from ferrax._src.base import dtypes
 from ferrax._src.core.devices import Space
 from ferrax._src.core.layout import Format, check_concrete
-from ferrax._src.core.manual_axes import ManualAxisType, stated as stated_manual, varying_texts
+from ferrax._src.core.manual_axes import ManualAxisType, of_texts, stated as stated_manual, texts_of
 from ferrax._src.core.mesh import mesh_of_specs
-from ferrax._src.core.named_axes import from_text
 from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.placements import placement, type_number
 from ferrax._src.core.sharding import (
@@ -130,7 +129,7 @@ class ShapedArray(Extents, AbstractValue):
         memory_space: Space | None = None,
     ) -> None:
         if varying:
-            manual_axis_type = ManualAxisType(varying=set(map(from_text, varying)))
+            manual_axis_type = of_texts(varying)
         put = object.__setattr__
         put(self, "_manual", stated_manual(manual_axis_type))
         put(self, "shape", _shape(shape))
@@ -153,7 +152,7 @@ class ShapedArray(Extents, AbstractValue):
 
     @property
     def _varying(self) -> tuple[str, ...]:
-        return varying_texts(self._manual)
+        return texts_of(self._manual)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"ShapedArray is immutable: use update({name}=...) to make another.")
@@ -362,7 +361,7 @@ class ShapeDtypeStruct:
 
     @property
     def _varying(self) -> tuple[str, ...]:
-        return varying_texts(self.manual_axis_type)
+        return texts_of(self.manual_axis_type)
 
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Set as AbstractSet
+from collections.abc import Hashable, Iterable, Set as AbstractSet
 from typing import Any
 
 from ferrax._src.core.immutable import Immutable
-from ferrax._src.core.named_axes import text
+from ferrax._src.core.named_axes import MARKS, REDUCED, UNREDUCED, from_text, text
 
 
 class ManualAxisType(Immutable):
@@ -89,6 +89,23 @@ def stated(manual: ManualAxisType | None) -> ManualAxisType | None:
     return None if manual is None or manual.empty else manual
 
 
-def varying_texts(manual: ManualAxisType | None) -> tuple[str, ...]:
-    """The strings that programs have for the axes that values vary over."""
-    return () if manual is None else tuple(sorted(map(text, manual.varying)))
+def texts_of(manual: ManualAxisType | None) -> tuple[str, ...]:
+    """The strings that types of programs have for how values lie over axes."""
+    if manual is None:
+        return ()
+    groups = ("", manual.varying), (UNREDUCED, manual.unreduced), (REDUCED, manual.reduced)
+    return tuple(sorted(mark + text(name) for mark, names in groups for name in names))
+
+
+def of_texts(texts: Iterable[str]) -> ManualAxisType:
+    """What such strings say."""
+    groups: dict[str, set[Hashable]] = {"": set(), UNREDUCED: set(), REDUCED: set()}
+    for string in texts:
+        mark = string[0] if string.startswith(MARKS) else ""
+        groups[mark].add(from_text(string[len(mark) :]))
+    return ManualAxisType(varying=groups[""], unreduced=groups[UNREDUCED], reduced=groups[REDUCED])
+
+
+def dual_texts(texts: Iterable[str]) -> tuple[str, ...]:
+    """Those of the cotangents of such values."""
+    return texts_of(of_texts(texts).to_ct_mat())

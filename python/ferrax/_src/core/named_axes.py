@@ -197,13 +197,15 @@ def size_of_all(axis_name, function="this function") -> int:
     return math.prod(size_of(name, function) for name in as_names(axis_name))
 
 
+# What stands in types before the names of axes over which values are unreduced and reduced (`ferrax-ir/src/varying/set.rs`).
+UNREDUCED, REDUCED = MARKS = "+", "="
 # Programs name axes by strings; other names have one of these.
 _texts: dict[Hashable, str] = {}
 
 
 def text(name) -> str:
-    """The string that stands for an axis' name in programs: itself if it is one."""
-    if isinstance(name, str):
+    """The string that stands for an axis' name in programs: itself if it is one that has no mark of types before it."""
+    if isinstance(name, str) and not name.startswith(MARKS):
         return name
     with _lock:
         return _texts.setdefault(name, f"<{name!r} {len(_texts)}>")

@@ -156,21 +156,26 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
             if groups is not None and len({len(group) for group in groups}) > 1:
                 return bind("psum", (_operand(x, "psum"),), params)
             return x * _group_size(groups, names, "psum")
-        _check_one_state(x, names)
+        if _is_sum(x, names):
+            return bind("unreduced_psum", (x,), params)
         name = "psum_invariant" if len(named_axes.typed_of(names)) == len(names) else "psum"
         return bind(name, (_differing(x, names),), params)
 
     return tree_util.tree_map(leaf, x)
 
 
-def _check_one_state(x, names):
-    """Errors: ValueError for axes over some of which a value differs, and over others not."""
-    typed = named_axes.typed_of(names)
-    if typed and len({name in x._varying for name in _texts(typed)}) > 1:
+def _is_sum(x, names):
+    """Whether a value is a sum over all of these axes of what devices have.
+
+    Errors: ValueError for axes over some of which a value differs, or is such a sum, and over others not.
+    """
+    texts, known = _texts(named_axes.typed_of(names)), x._varying
+    if len({(name in known, named_axes.UNREDUCED + name in known) for name in texts}) > 1:
         raise ValueError(
-            f"psum: over the axes {names} at once a value has to differ between devices along all or along none, got "
-            f"{core.typeof(x).str_short()}; call psum for the axes along which it differs, and multiply for the others"
+            f"psum: over the axes {names} at once a value has to differ between devices along all or along none, or be "
+            f"unreduced over all, got {core.typeof(x).str_short()}; call psum for axes of one kind at a time"
         )
+    return any(named_axes.UNREDUCED + name in known for name in texts)
 
 
 def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
@@ -361,10 +366,11 @@ def all_gather(
         axis: where the lanes are in the result; may be negative.
         tiled: whether they are one after the other along an axis that the arrays have, and not
             along a new one.
-        to: "varying"; or "invarying", for a result that is by type the same on all devices of a mesh.
+        to: "varying"; or "invarying", for a result that is by type the same on all devices of a mesh; or
+            "reduced", for one whose cotangent is a sum over them as well.
 
     Errors: NameError where no axis of that name is mapped over; ValueError for an `axis` out of
-    bounds and for another `to`; NotImplementedError for groups with `to="invarying"`.
+    bounds and for another `to`; NotImplementedError for groups with another `to` than "varying".
 
     >>> ferrax.vmap(lambda x: lax.all_gather(x, "i"), axis_name="i")(jnp.arange(2))
     Array([[0, 1],
@@ -372,11 +378,11 @@ def all_gather(
     """
     if to not in ("varying", "invarying", "reduced"):
         raise ValueError(f"all_gather: to must be 'varying', 'invarying' or 'reduced', got {to!r}")
-    if to == "reduced" or to == "invarying" and axis_index_groups is not None:
-        raise NotImplementedError(f"all_gather: to={to!r} is not supported, with groups of devices or as a type")
+    if to != "varying" and axis_index_groups is not None:
+        raise NotImplementedError(f"all_gather: to={to!r} is not supported with groups of devices")
     names = _bound_names(axis_name, "all_gather")
     groups = _groups(axis_index_groups, names, "all_gather", several=True)
-    invariant = to == "invarying" and bool(named_axes.typed_of(names))
+    op = "all_gather" if not named_axes.typed_of(names) else _GATHERS[to]
 
     def leaf(x):
         x = _operand(x, "all_gather")
@@ -392,14 +398,17 @@ def all_gather(
                 "axis_size": _group_size(groups, [name], "all_gather"),
                 "tiled": tiled,
             }
-            if invariant:
+            if op != "all_gather":
                 del params["axis_index_groups"]
-            x = bind("all_gather_invariant" if invariant else "all_gather", (_differing(x, [name]),), params)
+            x = bind(op, (_differing(x, [name]),), params)
             if number and not tiled:
                 x = _merged(x, own)
         return x
 
     return tree_util.tree_map(leaf, x)
+
+
+_GATHERS = {"varying": "all_gather", "invarying": "all_gather_invariant", "reduced": "all_gather_reduced"}
 
 
 def _of_group(x, names, groups):
@@ -437,6 +446,8 @@ def psum_scatter(
         axis_index_groups: lists of lanes, to sum in each group. Not over an axis of vmap.
         tiled: whether lanes keep a block of that axis, and not one index of it, without it.
 
+    Of a value that is unreduced over an axis the terms are summed.
+
     Errors: NameError where no axis of that name is mapped over; ValueError if the dimension is out
     of bounds or its size does not fit the number of lanes.
 
@@ -471,7 +482,11 @@ def psum_scatter(
                 "scatter_dimension": axis,
                 "tiled": tiled,
             }
-            x = bind("reduce_scatter", (_differing(x, [name]),), params)
+            if groups is None and _is_sum(x, [name]):
+                del params["axis_index_groups"]
+                x = bind("unreduced_reduce_scatter", (x,), params)
+            else:
+                x = bind("reduce_scatter", (_differing(x, [name]),), params)
         return x
 
     return tree_util.tree_map(leaf, x)

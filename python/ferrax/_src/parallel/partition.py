@@ -19,7 +19,7 @@ from ferrax._src.core.mesh import Mesh
 from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.placements import TYPED, number_of, numbered
 from ferrax._src.core.sharding import NamedSharding, Sharding
-from ferrax._src.parallel.shard_map import shard_map_p
+from ferrax._src.parallel.shard_map import device_program, shard_map_p
 from ferrax._src.transforms import stages
 
 
@@ -103,7 +103,9 @@ def _body(cuts, mesh, name, params):
             f"a function over {params['mesh']} and its axes {set(params['newly_manual_axes'])} within a program over "
             f"{mesh}: shard_map over several processes takes all axes of their mesh"
         )
-    program = ClosedJaxpr(params["jaxpr"])._to_program().erase_varying()
+    program = device_program(
+        params["jaxpr"], params["mesh"], params["in_specs"], params["out_specs"], params["newly_manual_axes"]
+    )
     return program, [cuts.entries(NamedSharding(mesh, spec)) for spec in params["in_specs"]]
 
 

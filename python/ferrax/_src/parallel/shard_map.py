@@ -27,7 +27,7 @@ from ferrax._src.core.explicit_types import all_typed
 from ferrax._src.core.global_array import GlobalArray, OverProcesses
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.lowering import lower_fun, register_lowering
-from ferrax._src.core.manual_axes import ManualAxisType
+from ferrax._src.core.manual_axes import ManualAxisType, texts_of
 from ferrax._src.core.mesh import (
     AbstractMesh,
     AxisType,
@@ -45,9 +45,12 @@ from ferrax._src.core.primitives import (
 from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.core.spec_rules import specs_of
 from ferrax._src.core.spec_rules.control import of_shard_map
+from ferrax._src.lax.creation import full_like
+from ferrax._src.lax.elementwise import select
+from ferrax._src.lax.parallel import axis_index, psum
 from ferrax._src.lax.shape import broadcast, reshape, transpose
 from ferrax._src.lax.slicing import index_in_dim
-from ferrax._src.lax.varying import vary
+from ferrax._src.lax.varying import as_reduced, as_terms, lying, vary
 from ferrax._src.tracing import staging
 from ferrax._src.tree import tree_util
 
@@ -246,19 +249,25 @@ def mapped(body, args, in_specs, out_specs, mesh, manual, check_vma):
 
 
 def differing(program, specs, manual, check_vma):
-    """The program whose results differ by type along all axes that their specs name."""
-    missing = []
-    for spec, ty in zip(specs, program.out_types):
-        names = named_in(spec, manual) if check_vma else ()
-        missing.append(tuple(name for name in map(named_axes.text, names) if name not in set(*ty[3:])))
-    if not any(missing):
+    """The program whose results lie by type over the axes that their specs name as these say."""
+    if not check_vma:
+        return program
+    wanted = [ManualAxisType(varying=set(named_in(spec, manual)), unreduced=spec.unreduced, reduced=spec.reduced)
+              for spec in specs]  # fmt: skip
+    wanted = [texts_of(lies) for lies in wanted]
+    if all(set(texts) <= set(*ty[3:]) for texts, ty in zip(wanted, program.out_types)):
         return program
 
     def differ(*args):
         results = apply_program(program, list(args))
-        return [vary(x, names) for x, names in zip(results, missing)]
+        return [_as_terms(lying(x, texts), texts) for x, texts in zip(results, wanted)]
 
     return staging.stage(differ, [core.ShapedArray(*ty) for ty in program.in_types], {})[0]
+
+
+def _as_terms(x, wanted):
+    sums = {name[1:] for name in wanted if name.startswith(named_axes.UNREDUCED)}
+    return as_terms(x, tuple(sorted(sums & set(x._varying))))
 
 
 def named_in(spec, manual):
@@ -308,7 +317,10 @@ def _check_specs(what, specs, manual) -> None:
                 f"shard_map: {what} must be PartitionSpecs, or a tree of these, got {spec!r} of type "
                 f"{type(spec).__name__}"
             )
-        names = [spec.name] if isinstance(spec, _AtAxis) else names_of(spec.partitions)
+        if isinstance(spec, _AtAxis):
+            names = [spec.name]
+        else:
+            names = [*names_of(spec.partitions), *spec.unreduced, *spec.reduced]
         for name in names:
             if name not in manual:
                 raise ValueError(
@@ -335,7 +347,7 @@ def _of_argument(spec, x, mesh, manual) -> PartitionSpec:
     entries = [
         tuple(name for name in entry_names(entry) if name in manual) for entry in known.partitions
     ]
-    return PartitionSpec(*entries)
+    return PartitionSpec(*entries, unreduced=known.unreduced & manual, reduced=known.reduced & manual)
 
 
 def _counts(spec, rank, mesh) -> list[int]:
@@ -360,9 +372,13 @@ def _part(number, x, spec, mesh, check_vma, inside):
                 f"{core.typeof(x).str_short()}, into {count} parts, which {size} is not divisible by"
             )
     shape = tuple(size // count for size, count in zip(x.shape, counts))
-    varying = core.typeof(x).manual_axis_type.varying
+    lies = core.typeof(x).manual_axis_type
     if check_vma:
-        varying |= set(names_of(spec.partitions))
+        lies = ManualAxisType(
+            varying=lies.varying | set(names_of(spec.partitions)),
+            unreduced=lies.unreduced | spec.unreduced,
+            reduced=lies.reduced | spec.reduced,
+        )
     sharding = None
     if inside.explicit_axes:
         entries = [
@@ -372,7 +388,7 @@ def _part(number, x, spec, mesh, check_vma, inside):
         if any(entries):
             sharding = NamedSharding(inside, PartitionSpec(*entries))
     return core.ShapeDtypeStruct(
-        shape, x.dtype, weak_type=x.weak_type, sharding=sharding, manual_axis_type=ManualAxisType(varying=varying)
+        shape, x.dtype, weak_type=x.weak_type, sharding=sharding, manual_axis_type=lies
     )
 
 
@@ -386,8 +402,17 @@ def _check_outputs(fun, types, out_specs, manual, check_vma) -> None:
             )
         if not check_vma:
             continue
-        varying = aval.manual_axis_type.varying
-        more = (varying & manual) - set(names_of(spec.partitions)) - spec.unreduced
+        lies = aval.manual_axis_type
+        for what, names, said in (
+            ("unreduced", lies.unreduced, spec.unreduced), ("reduced", lies.reduced, spec.reduced)
+        ):
+            if other := (names & manual) - said:
+                raise ValueError(
+                    f"shard_map: output {number} of {api_util.fun_name(fun)} is {what} over "
+                    f"{', '.join(sorted(map(repr, other)))}, its type is {aval.str_short()}, and out_specs says {spec}: "
+                    f"give it {what}={set(names & manual)}"
+                )
+        more = (lies.varying & manual) - set(names_of(spec.partitions)) - spec.unreduced
         if more:
             raise ValueError(
                 f"shard_map: out_specs says by {spec} that output {number} of {api_util.fun_name(fun)} is the "
@@ -442,7 +467,7 @@ def _join(x, spec, axes, mesh):
 def _whole(*args, jaxpr, mesh, in_specs, out_specs, check_vma, newly_manual_axes):
     """What the equation computes, of whole arrays."""
     _check_mesh(mesh)
-    program = ClosedJaxpr(jaxpr)._to_program().erase_varying()
+    program = device_program(jaxpr, mesh, in_specs, out_specs, newly_manual_axes)
     manual = [name for name in mesh.axis_names if name in newly_manual_axes]
     large = [name for name in manual if mesh.shape[name] > 1]
     cut = [[name for name in large if name in names_of(spec.partitions)] for spec in in_specs]
@@ -461,6 +486,33 @@ def _whole(*args, jaxpr, mesh, in_specs, out_specs, check_vma, newly_manual_axes
         _join(x, spec, axes, mesh) if axes or large else x
         for x, spec, axes in zip(results, out_specs, outputs)
     ]
+
+
+def device_program(jaxpr, mesh, in_specs, out_specs, newly_manual_axes):
+    """The program of each device, whose types say nothing of the mesh.
+
+    What is unreduced is whole on the first device and zero on the others where it enters, and summed where it leaves.
+    """
+    program = ClosedJaxpr(jaxpr)._to_program().erase_varying()
+    if not any(spec.unreduced for spec in (*in_specs, *out_specs)):
+        return program
+
+    def order(names):
+        return tuple(name for name in mesh.axis_names if name in names)
+
+    def on_first(x, names):
+        index = axis_index(order(names))
+        return select(broadcast(index == 0, x.shape), x, full_like(x, 0)) if names else x
+
+    def summing(*args):
+        parts = [on_first(x, spec.unreduced) for x, spec in zip(args, in_specs)]
+        results = apply_program(program, parts)
+        return [psum(x, order(spec.unreduced)) for x, spec in zip(results, out_specs)]
+
+    axes = [(name, mesh.shape[name]) for name in mesh.axis_names if name in newly_manual_axes]
+    with named_axes.mesh_axes_of(axes, False):
+        types = [core.ShapedArray(*ty) for ty in program.in_types]
+        return staging.stage(summing, types, {})[0].erase_varying()
 
 
 def _is_local(mesh) -> bool:
@@ -535,9 +587,11 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
 
     The values are those given. Which values differ along axes `shard_map` finds out by itself; carries of
     loops and results of branches have to say so, since they have one type for all steps and branches.
+    What is the same or reduced may vary; what is the same may be reduced: its cotangent is then taken for a
+    sum over the axes, which is made where it is wanted; what varies may be the terms of a sum, unreduced.
 
     Errors: ValueError outside of functions that are mapped over the axes, unless the mesh in use has them,
-    of size one, and for another `to`.
+    of size one, for another `to`, and for values that lie over an axis in a way that `to` does not follow.
 
     >>> mesh = ferrax.make_mesh((1,), ("x",))
     >>> spec = ferrax.P("x")
@@ -556,11 +610,28 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
 
     def cast(leaf):
         leaf = core.as_array(leaf, "pcast")
-        if to != "varying" or not own or core.trace_state_clean():
+        typed = named_axes.typed_of(own)
+        if not typed or core.trace_state_clean():
             return leaf
-        same = set(own) & core.typeof(leaf).manual_axis_type.varying
-        if same:
-            raise ValueError(f"pcast: the value varies along {sorted(map(str, same))} already, got to={to!r}")
-        return vary(leaf, tuple(map(named_axes.text, named_axes.typed_of(own))))
+        lies = core.typeof(leaf).manual_axis_type
+        allowed = {
+            "varying": lambda name: name not in lies.varying | lies.unreduced,
+            "reduced": lambda name: name not in lies.vur,
+            "unreduced": lambda name: name in lies.varying,
+        }[to]
+        if other := [name for name in typed if not allowed(name)]:
+            raise ValueError(
+                f"pcast: to={to!r} is for values that {_CAST_FROM[to]}, and along {', '.join(map(repr, other))} one of "
+                f"type {core.typeof(leaf).str_short()} lies in another way"
+            )
+        return _CASTS[to](leaf, tuple(map(named_axes.text, typed)))
 
     return tree_util.tree_map(cast, x)
+
+
+_CASTS = {"varying": vary, "reduced": as_reduced, "unreduced": as_terms}
+_CAST_FROM = {
+    "varying": "are the same on all devices or reduced",
+    "reduced": "are the same on all devices",
+    "unreduced": "vary",
+}

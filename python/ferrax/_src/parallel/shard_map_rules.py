@@ -16,6 +16,7 @@ from ferrax._src import core
 from ferrax._src.base import config
 from ferrax._src.core import named_axes
 from ferrax._src.core.jaxpr import ClosedJaxpr
+from ferrax._src.core.manual_axes import ManualAxisType
 from ferrax._src.core.partition import PartitionSpec, names_of
 from ferrax._src.core.primitives import (
     apply_program,
@@ -23,7 +24,7 @@ from ferrax._src.core.primitives import (
     primitive_jvps,
     primitive_transposes,
 )
-from ferrax._src.lax.parallel import psum
+from ferrax._src.lax.parallel import pmean, psum
 from ferrax._src.lax.shape import expand_dims, squeeze
 from ferrax._src.parallel.shard_map import differing, named_in, shard_map_p
 from ferrax._src.tracing import staging
@@ -55,9 +56,8 @@ def _jvp(primals, tangents, **params):
     there = [type(t) is not Zero for t in tangents]
     primal, linear, flags = _program(params).linearize(there)
     count, in_specs, out_specs = len(flags), params["in_specs"], params["out_specs"]
-    kept = [_kept(ty, params) for ty in primal.out_types[count:]]
-    scalars = [bool(names) and not ty[0] for names, ty in zip(kept, primal.out_types[count:])]
-    kept_specs = [PartitionSpec(names) if names else PartitionSpec() for names in kept]
+    kept_specs = [_kept(ty, params) for ty in primal.out_types[count:]]
+    scalars = [bool(spec.partitions) and not ty[0] for spec, ty in zip(kept_specs, primal.out_types[count:])]
 
     def with_axes(*args):
         results = apply_program(primal, list(args))
@@ -66,11 +66,11 @@ def _jvp(primals, tangents, **params):
 
     def without_axes(*args):
         residuals = [squeeze(x, (0,)) if flag else x for x, flag in zip(args, scalars)]
-        return apply_program(linear, [*residuals, *args[len(kept) :]])
+        return apply_program(linear, [*residuals, *args[len(kept_specs) :]])
 
     if any(scalars):
         types = [((1,), *ty[1:]) if flag else ty for ty, flag in zip(linear.in_types, scalars)]
-        types += linear.in_types[len(kept) :]
+        types += linear.in_types[len(kept_specs) :]
         primal = _staged(with_axes, primal.in_types, params)
         linear = _staged(without_axes, types, params)
     results = _bind(primal, primals, in_specs, (*out_specs, *kept_specs), params)
@@ -89,12 +89,13 @@ def _jvp(primals, tangents, **params):
 
 
 def _kept(ty, params):
-    """The axes along which a value that is kept on each device is cut."""
+    """The spec of a value that is kept on each device."""
     mesh, manual = params["mesh"], params["newly_manual_axes"]
-    cut = core.ShapedArray(*ty).manual_axis_type.varying if params["check_vma"] else manual
-    return tuple(
-        name for name in mesh.axis_names if name in cut & manual and name not in named_axes.all_batched_over()
-    )
+    lies = core.ShapedArray(*ty).manual_axis_type if params["check_vma"] else ManualAxisType(varying=manual)
+    cut = (lies.varying & manual).difference(named_axes.all_batched_over())
+    names = tuple(name for name in mesh.axis_names if name in cut)
+    sums = {"unreduced": lies.unreduced & manual, "reduced": lies.reduced & manual}
+    return PartitionSpec(names, **sums) if names else PartitionSpec(**sums)
 
 
 def _transpose(cotangents, *args, **params):
@@ -102,8 +103,8 @@ def _transpose(cotangents, *args, **params):
     there = [type(ct) is not Zero for ct in cotangents]
     program, flags = _program(params).transpose(linear, there)
     known = [(x, spec) for x, spec, flag in zip(args, params["in_specs"], linear) if not flag]
-    given = [(ct, spec) for ct, spec, flag in zip(cotangents, params["out_specs"], there) if flag]
-    wanted = [spec for spec, flag in zip(params["in_specs"], flags) if flag]
+    given = [(ct, _dual(spec)) for ct, spec, flag in zip(cotangents, params["out_specs"], there) if flag]
+    wanted = [_dual(spec) for spec, flag in zip(params["in_specs"], flags) if flag]
     if not params["check_vma"]:
         program = _shared(program, len(known), [spec for _, spec in given], wanted, params)
     operands = [x for x, _ in (*known, *given)]
@@ -112,19 +113,29 @@ def _transpose(cotangents, *args, **params):
     return [next(found) if flag else None for flag in flags]
 
 
+def _dual(spec):
+    """The spec of cotangents."""
+    return spec.update(unreduced=spec.reduced, reduced=spec.unreduced)
+
+
 def _shared(program, count, given, wanted, params):
     """The transposed program whose cotangents, after `count` known operands, are shared between devices."""
     mesh, manual = params["mesh"], params["newly_manual_axes"]
 
     def others(spec):
-        named = (*named_in(spec, manual), *named_axes.all_batched_over())
+        named = (*named_in(spec, manual), *spec.unreduced, *spec.reduced, *named_axes.all_batched_over())
         return tuple(name for name in mesh.axis_names if name in manual and name not in named)
 
     def shared(*args):
         sizes = [math.prod(mesh.shape[name] for name in others(spec)) for spec in given]
         cts = [ct if size == 1 else ct / size for ct, size in zip(args[count:], sizes)]
         results = apply_program(program, [*args[:count], *cts])
-        return [psum(x, names) if (names := others(spec)) else x for x, spec in zip(results, wanted)]
+        results = [psum(x, names) if (names := others(spec)) else x for x, spec in zip(results, wanted)]
+        # That of a sum is the same for all its terms.
+        return [
+            pmean(x, tuple(name for name in mesh.axis_names if name in spec.reduced)) if spec.reduced else x
+            for x, spec in zip(results, wanted)
+        ]
 
     return _staged(shared, program.in_types, params)
 

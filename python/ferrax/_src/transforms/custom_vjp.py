@@ -10,6 +10,7 @@ from ferrax import _core
 from ferrax._src import core, state
 from ferrax._src.base import dtypes, errors
 from ferrax._src.core import api_util, named_axes
+from ferrax._src.core.manual_axes import dual_texts
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.transforms import linearized, ref_rules, stepwise
 from ferrax._src.transforms.closures import closure_convert
@@ -469,7 +470,7 @@ class _FlatBackward:
                     f"{name} must produce cotangents of the types of the function's arguments, but "
                     f"at output{path} it gave {show(got)} for an argument of type {show(ty)}."
                 )
-            if cotangent._varying != (own := (*ty[3:], ())[0]):
+            if cotangent._varying != (own := dual_texts(*ty[3:]) if len(ty) > 3 else ()):
                 path = tree_util.keystr(tree_util.tree_leaves_with_path(dynamic)[position][0])
                 more, less = set(cotangent._varying) - set(own), set(own) - set(cotangent._varying)
                 axes = tuple(map(named_axes.from_text, sorted(more or less)))

@@ -11,6 +11,7 @@ use crate::rules::{
     Batch, Batched, Extents, IndexMap, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear,
 };
 use crate::scalar::{Body, Value};
+use crate::varying::Share;
 use crate::{ArrayType, Builder, DType, Result, Tensor, Type, Varying, op_struct};
 
 op_struct! {
@@ -36,6 +37,21 @@ op_struct! {
 op_struct! {
     /// The operand, as a value that may differ along named axes of a mesh.
     Pvary "pvary" { axes: Vec<Arc<str>> }
+}
+
+op_struct! {
+    /// The operand, as a value whose cotangent is a sum over the devices of named axes of a mesh (reduced).
+    Preduced "preduced" { axes: Vec<Arc<str>> }
+}
+
+op_struct! {
+    /// The operand, which is reduced over named axes of a mesh, as a value that may differ along them.
+    ReducedVary "reduced_vary_cast" { axes: Vec<Arc<str>> }
+}
+
+op_struct! {
+    /// The operand, which differs along named axes of a mesh, as the terms of a sum over these (unreduced).
+    VaryUnreduced "vary_unreduced_cast" { axes: Vec<Arc<str>> }
 }
 
 /// An op whose value is its operand, with these derivative rules.
@@ -123,24 +139,38 @@ identity! {
     }
 }
 
-// What is the same along axes of a mesh, taken as what may differ there: each device has a cotangent of its own for the one
-// value that all had, whose cotangent is their sum.
-identity! {
-    Pvary,
-    fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<Tangents> {
-        match eqn.tangents[0] {
-            Some(tangent) => Ok(smallvec![Some(b.emit1(self.clone(), &[tangent])?)]),
-            None => Ok(zero()),
+/// A cast of how values lie over axes of a mesh; `$back` makes that of cotangents, `$share` is how results lie over the axes.
+macro_rules! cast {
+    ($name:ident, $back:expr, $share:expr) => {
+        identity! {
+            $name,
+            fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<Tangents> {
+                match eqn.tangents[0] {
+                    Some(tangent) => Ok(smallvec![Some(b.emit1(self.clone(), &[tangent])?)]),
+                    None => Ok(zero()),
+                }
+            }
+
+            fn transpose(&self, b: &mut Builder, eqn: &Transpose<'_>) -> Result<Cotangents> {
+                each_linear(b, eqn, |b, _, cotangent| b.emit1($back(self.axes.clone()), &[cotangent]))
+            }
+
+            fn varies(&self, operands: Varying) -> Varying {
+                let own = self.axes.iter().map(|axis| $share.mark(axis));
+                operands.without_names(&self.axes).union(Varying::of(own))
+            }
         }
-    }
-
-    fn transpose(&self, b: &mut Builder, eqn: &Transpose<'_>) -> Result<Cotangents> {
-        let kind = AxisReduceKind::SumInvariant;
-        let sum = AxisReduce { kind, axes: self.axes.clone(), axis_index_groups: None };
-        each_linear(b, eqn, |b, _, cotangent| b.emit1(sum.clone(), &[cotangent]))
-    }
-
-    fn varies(&self, operands: Varying) -> Varying {
-        operands.union(Varying::of(self.axes.iter().cloned()))
-    }
+    };
 }
+
+fn sum(kind: AxisReduceKind) -> impl Fn(Vec<Arc<str>>) -> AxisReduce {
+    move |axes| AxisReduce { kind, axes, axis_index_groups: None }
+}
+
+// Taken as differing, each device has a cotangent of its own for the one value that all had, whose cotangent is their sum; as
+// reduced, the cotangent is said to be that sum already, and is made where it is wanted. What differs and is reduced, or is a sum,
+// has cotangents that no device needs of others.
+cast!(Pvary, sum(AxisReduceKind::SumInvariant), Share::Varying);
+cast!(Preduced, sum(AxisReduceKind::SumUnreduced), Share::Reduced);
+cast!(ReducedVary, |axes| VaryUnreduced { axes }, Share::Varying);
+cast!(VaryUnreduced, |axes| ReducedVary { axes }, Share::Unreduced);

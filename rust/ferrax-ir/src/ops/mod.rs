@@ -93,8 +93,8 @@ pub use binary::{Binary, BinaryRow, Derivative as BinaryDerivative};
 pub use call::Call;
 pub use checkpoint::Checkpoint;
 pub use collectives::{
-    AllGather, AllGatherInvariant, AllToAll, AxisIndex, AxisReduce, AxisReduceKind, Pbroadcast, Ppermute,
-    ReduceScatter,
+    AllGather, AllGatherInvariant, AllGatherReduced, AllToAll, AxisIndex, AxisReduce, AxisReduceKind, Pbroadcast,
+    Ppermute, ReduceScatter, UnreducedReduceScatter,
 };
 pub use common::Accept;
 pub use compare::{Compare, CompareRow};
@@ -108,7 +108,9 @@ pub use custom::{
 pub use dot::{DotGeneral, Precision};
 pub use fft::{Fft, FftType};
 pub use gather::{Gather, GatherMode};
-pub use identities::{Copy, Name, OptimizationBarrier, Pvary, StopGradient};
+pub use identities::{
+    Copy, Name, OptimizationBarrier, Preduced, Pvary, ReducedVary, StopGradient, VaryUnreduced,
+};
 pub use linalg::{
     Cholesky, Eig, Eigh, Geqp3, Geqrf, Hessenberg, HouseholderProduct, Lu, LuPivotsToPermutation, Ormqr, Qr,
     Schur, Svd, TriangularSolve, Tridiagonal, TridiagonalSolve,
@@ -156,8 +158,8 @@ macro_rules! with_all_ops {
             // Random bits.
             Threefry2x32, RandomSeed, RandomSplit, RandomFoldIn, RandomBits, RandomWrap, RandomUnwrap,
             // Over named axes.
-            AxisReduce, Ppermute, Pbroadcast, AxisIndex, AllGather, AllGatherInvariant, ReduceScatter,
-            AllToAll, Pvary,
+            AxisReduce, Ppermute, Pbroadcast, AxisIndex, AllGather, AllGatherInvariant, AllGatherReduced,
+            ReduceScatter, UnreducedReduceScatter, AllToAll, Pvary, Preduced, ReducedVary, VaryUnreduced,
             // Derivatives of the user's.
             CustomLinear;
             structured:

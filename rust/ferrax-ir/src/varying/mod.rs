@@ -6,106 +6,26 @@
 //! the transpose of that is the sum over the devices, so that derivatives of what is the same on all devices are sums of what
 //! the devices find. Where a mesh is not looked at (`check_vma=False`, `vmap`), nothing differs by type.
 //!
-//! A set of axes is a number in a table of the process, which is as long as there were different sets. The empty one is 0.
+//! Over an axis a value may also be the sum of what the devices have (unreduced), of which only linear ops make something
+//! ([`sums`]), or be the same and have such a sum as its cotangent (reduced): JAX's manual axis types
+//! (docs.jax.dev/en/latest/notebooks/shard_map.html). An operand that is the same is reduced beside such ones, and differs
+//! beside what differs.
 
 mod retype;
+mod set;
+mod sums;
 
-use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 pub use retype::{append, fitting};
+pub use set::{Share, Varying};
 
 use crate::op::View;
-use crate::ops::{Pvary, Sweeps, While};
+use crate::ops::{Copy, Preduced, Pvary, ReducedVary, Sweeps, VaryUnreduced, While};
 use crate::program::Atoms;
-use crate::{Atom, Builder, Op, Program, Result, Type, type_error};
-
-/// A set of names of axes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Varying(u32);
-
-type Names = Arc<[Arc<str>]>;
-
-#[derive(Default)]
-struct Table {
-    sets: Vec<Names>,
-    numbers: FxHashMap<Names, u32>,
-}
-
-static TABLE: LazyLock<RwLock<Table>> = LazyLock::new(|| {
-    let empty: Names = Arc::from([]);
-    RwLock::new(Table { sets: vec![empty.clone()], numbers: FxHashMap::from_iter([(empty, 0)]) })
-});
-
-impl Varying {
-    pub const NONE: Varying = Varying(0);
-
-    /// The set of these names.
-    pub fn of(names: impl IntoIterator<Item = Arc<str>>) -> Varying {
-        let mut names: Vec<Arc<str>> = names.into_iter().collect();
-        names.sort_unstable();
-        names.dedup();
-        if names.is_empty() {
-            return Varying::NONE;
-        }
-        if let Some(&number) =
-            TABLE.read().unwrap_or_else(PoisonError::into_inner).numbers.get(names.as_slice())
-        {
-            return Varying(number);
-        }
-        let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
-        let names: Names = names.into();
-        let next = table.sets.len() as u32;
-        let number = *table.numbers.entry(names.clone()).or_insert(next);
-        if number == next {
-            table.sets.push(names);
-        }
-        Varying(number)
-    }
-
-    /// The names, in alphabetical order.
-    pub fn names(self) -> Names {
-        TABLE.read().unwrap_or_else(PoisonError::into_inner).sets[self.0 as usize].clone()
-    }
-
-    pub fn is_empty(self) -> bool {
-        self == Varying::NONE
-    }
-
-    pub fn union(self, other: Varying) -> Varying {
-        if self == other || other.is_empty() {
-            return self;
-        }
-        if self.is_empty() {
-            return other;
-        }
-        Varying::of(self.names().iter().chain(other.names().iter()).cloned())
-    }
-
-    /// The names that `other` has not.
-    pub fn without(self, other: Varying) -> Varying {
-        if self.is_empty() || other.is_empty() {
-            return self;
-        }
-        let others = other.names();
-        Varying::of(self.names().iter().filter(|name| !others.contains(name)).cloned())
-    }
-
-    pub fn without_names(self, names: &[Arc<str>]) -> Varying {
-        if self.is_empty() { self } else { self.without(Varying::of(names.iter().cloned())) }
-    }
-
-    pub fn contains(self, name: &str) -> bool {
-        !self.is_empty() && self.names().iter().any(|own| &**own == name)
-    }
-
-    /// Whether each axis of the other is one of these.
-    pub fn covers(self, other: Varying) -> bool {
-        self == other || other.without(self).is_empty()
-    }
-}
+use crate::{Atom, Builder, Op, Program, Result, Type, type_error, value_error};
 
 impl Type {
     /// Along which axes values of this type may differ.
@@ -215,11 +135,21 @@ fn settle_carry(op: &Op, taken: &[Varying], more: Varying, outputs: &mut [Type])
         let before = before.union(more);
         let added = after.varying().without(before);
         if !added.is_empty() {
-            let names: Vec<String> = added.names().iter().map(|name| format!("'{name}'")).collect();
+            let (share, axes) = [Share::Varying, Share::Unreduced, Share::Reduced]
+                .map(|share| (share, added.axes(share)))
+                .into_iter()
+                .find(|(_, axes)| !axes.is_empty())
+                .unwrap_or((Share::Varying, Vec::new()));
+            let names: Vec<String> = axes.iter().map(|name| format!("'{name}'")).collect();
             let names = format!("({},)", names.join(", "));
+            let (after, to) = match share {
+                Share::Varying => ("may differ there", "varying"),
+                Share::Unreduced => ("is a sum over the devices there", "unreduced"),
+                Share::Reduced => ("is reduced there", "reduced"),
+            };
             return Err(type_error!(
-                "{}: value {number} of the carry is the same along {names} before a step, and may differ there after \
-                 it. This might be fixed by applying `lax.pcast(..., {names}, to='varying')` to the initial value, or \
+                "{}: value {number} of the carry is the same along {names} before a step, and {after} after \
+                 it. This might be fixed by applying `lax.pcast(..., {names}, to='{to}')` to the initial value, or \
                  by check_vma=False in shard_map.",
                 op.name()
             ));
@@ -246,6 +176,7 @@ pub fn settle(op: &Op, inputs: &[Type], outputs: &mut [Type]) -> Result<()> {
     let united = all(inputs);
     if op.programs().is_empty() {
         if let View::Leaf(rules) | View::Ruled(rules, _) = op.view() {
+            sums::check(op, inputs, united)?;
             let varying = rules.varies(united);
             outputs.iter_mut().for_each(|ty| ty.vary(varying));
         }
@@ -270,36 +201,102 @@ pub fn settle(op: &Op, inputs: &[Type], outputs: &mut [Type]) -> Result<()> {
     taken.map_or(Ok(()), |taken| settle_carry(op, &taken, more, outputs))
 }
 
-/// The operands of an op, each differing along the axes that the op takes it to differ along.
+/// The operands of an op, each lying over the axes as the op takes it to.
 pub fn matched(b: &mut Builder, op: &Op, operands: &[Atom]) -> Result<Atoms> {
+    let operands = &*with_padding(b, op, operands)?;
     let types: SmallVec<[Type; 3]> = operands.iter().map(|&atom| b.type_of(atom)).collect();
     let united = all(&types);
-    // The rule of the user's gives cotangents of the operands as they are.
-    if let Op::Pvary(_) | Op::CustomLinear(_) = op {
+    // A cast says itself what its operand is; the rule of the user's gives cotangents of the operands as they are.
+    if let Op::Pvary(_) | Op::Preduced(_) | Op::ReducedVary(_) | Op::VaryUnreduced(_) | Op::CustomLinear(_) = op {
         return Ok(Atoms::from_slice(operands));
     }
     let taken = if op.programs().is_empty() { None } else { expected(op, types.len()) };
     let first = usize::from(matches!(op.view(), View::Cond(_)));
     let taken = taken.filter(|taken| excess(taken, &types, first == 1).is_empty());
+    if taken.is_none() {
+        sums::check(op, &types, united)?;
+    }
     let mut found = Atoms::new();
     for (number, (&atom, ty)) in operands.iter().zip(&types).enumerate() {
         let wanted = match &taken {
             Some(_) if number < first => ty.varying(),
             Some(taken) => taken[number],
-            None => united,
+            None => sums::beside(united, ty.varying()),
         };
-        found.push(pvary(b, atom, ty, wanted)?);
+        found.push(cast(b, atom, ty, wanted)?);
     }
     Ok(found)
 }
 
-/// `atom`, of type `ty`, as a value that differs along these axes too. Literals are the same everywhere and stay.
-pub fn pvary(b: &mut Builder, atom: Atom, ty: &Type, wanted: Varying) -> Result<Atom> {
-    let missing = wanted.without(ty.varying());
-    match (atom, ty) {
-        (Atom::Var(_), Type::Array(_)) if !missing.is_empty() => {
-            b.emit1(Pvary { axes: missing.names().to_vec() }, &[atom])
-        }
-        _ => Ok(atom),
+/// `atom`, of type `ty`, as a value that lies over the axes so. Literals are the same everywhere and stay.
+///
+/// Fails where the value would have to be summed, or be taken for a sum.
+pub fn cast(b: &mut Builder, atom: Atom, ty: &Type, wanted: Varying) -> Result<Atom> {
+    let own = ty.varying();
+    if matches!(atom, Atom::Literal(_)) || !matches!(ty, Type::Array(_)) || own.covers(wanted) {
+        return Ok(atom);
     }
+    let known = |axis: &Arc<str>, share: Option<Share>| own.share(axis) == share;
+    let differing = wanted.axes(Share::Varying);
+    let reduced = wanted.axes(Share::Reduced);
+    let new: Vec<_> = differing.iter().filter(|axis| known(axis, None)).cloned().collect();
+    let from_reduced: Vec<_> =
+        differing.iter().filter(|axis| known(axis, Some(Share::Reduced))).cloned().collect();
+    let new_reduced: Vec<_> = reduced.iter().filter(|axis| known(axis, None)).cloned().collect();
+    if let Some(axis) = wanted.axes(Share::Unreduced).iter().find(|axis| !known(axis, Some(Share::Unreduced))) {
+        return Err(value_error!(
+            "a value that is no sum over the devices along '{axis}' stands where such a sum is expected, its type is {ty}: \
+             lax.pcast(..., '{axis}', to='unreduced') makes one of a value that varies along the axis"
+        ));
+    }
+    if let Some(axis) = differing.iter().find(|axis| known(axis, Some(Share::Unreduced))) {
+        return Err(torn(axis));
+    }
+    let mut atom = atom;
+    if !new.is_empty() {
+        atom = b.emit1(Pvary { axes: new }, &[atom])?;
+    }
+    if !from_reduced.is_empty() {
+        atom = b.emit1(ReducedVary { axes: from_reduced }, &[atom])?;
+    }
+    if !new_reduced.is_empty() {
+        atom = b.emit1(Preduced { axes: new_reduced }, &[atom])?;
+    }
+    Ok(atom)
+}
+
+/// Zeros, which are the same on all devices, as a value that lies over the axes so: their sum is zero, too.
+pub fn cast_zeros(b: &mut Builder, zeros: Atom, wanted: Varying) -> Result<Atom> {
+    let sums = wanted.axes(Share::Unreduced);
+    let terms = Varying::of(wanted.names().iter().map(|name| match Share::of(name) {
+        (Share::Unreduced, axis) => Arc::from(axis),
+        _ => name.clone(),
+    }));
+    let ty = b.type_of(zeros);
+    let zeros = cast(b, zeros, &ty, terms)?;
+    if sums.is_empty() || matches!(zeros, Atom::Literal(_)) {
+        return Ok(zeros);
+    }
+    b.emit1(VaryUnreduced { axes: sums }, &[zeros])
+}
+
+/// The operands of an op, of which a zero that fills the ends of a sum over devices is such a sum, too.
+fn with_padding(b: &mut Builder, op: &Op, operands: &[Atom]) -> Result<Atoms> {
+    let mut operands = Atoms::from_slice(operands);
+    if let (Op::Pad(_), &[array, Atom::Literal(literal)]) = (op, &*operands)
+        && literal.value.is_zero()
+        && let lies = b.type_of(array).varying()
+        && !lies.is_plain()
+    {
+        let zero = b.emit1(Copy {}, &[Atom::Literal(literal)])?;
+        operands[1] = cast_zeros(b, zero, lies)?;
+    }
+    Ok(operands)
+}
+
+fn torn(axis: &str) -> crate::Error {
+    value_error!(
+        "one operand is a sum over the devices along '{axis}' (unreduced), another differs there: sum the one by \
+         lax.psum, or make a sum of the other by lax.pcast(..., '{axis}', to='unreduced')"
+    )
 }

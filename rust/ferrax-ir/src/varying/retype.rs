@@ -8,8 +8,8 @@
 
 use std::sync::Arc;
 
-use super::{Varying, excess, expected};
-use crate::ops::{Call, Checkpoint, Cond, CustomJvp, CustomVjp, Pvary, Scan, While};
+use super::{Share, Varying, excess, expected};
+use crate::ops::{Call, Checkpoint, Cond, CustomJvp, CustomVjp, Scan, While};
 use crate::{Atom, Builder, Equation, Op, Program, Result, Type};
 
 /// The op, for operands of these types.
@@ -87,12 +87,19 @@ pub fn append(
     types: &[Type],
     map: &mut [Option<Atom>],
 ) -> Result<()> {
-    if let (Op::Pvary(op), [operand], [output]) = (&equation.op, operands, equation.outputs.as_slice()) {
-        let known = b.type_of(*operand).varying();
-        let axes: Vec<_> = op.axes.iter().filter(|axis| !known.contains(axis)).cloned().collect();
-        let value = if axes.is_empty() { *operand } else { b.emit1(Pvary { axes }, &[*operand])? };
-        map[output.index()] = Some(value);
-        return Ok(());
+    if let ([operand], [output]) = (operands, equation.outputs.as_slice()) {
+        let wanted = match &equation.op {
+            Op::Pvary(op) => Some((&op.axes, Share::Varying)),
+            Op::ReducedVary(op) => Some((&op.axes, Share::Varying)),
+            Op::Preduced(op) => Some((&op.axes, Share::Reduced)),
+            _ => None,
+        };
+        if let Some((axes, share)) = wanted {
+            let ty = b.type_of(*operand);
+            let wanted = ty.varying().union(Varying::of(axes.iter().map(|axis| share.mark(axis))));
+            map[output.index()] = Some(super::cast(b, *operand, &ty, wanted)?);
+            return Ok(());
+        }
     }
     for (old, new) in equation.outputs.iter().zip(b.emit_as(equation.op.clone(), operands, types)?) {
         map[old.index()] = Some(Atom::Var(new));

@@ -1,11 +1,11 @@
 //! Programs of which the types say nothing of the axes of meshes.
 //!
-//! In goes a program, out comes the same without `pvary` and with types that differ along no axis: what is run over whole
+//! In goes a program, out comes the same without casts and with types that differ along no axis: what is run over whole
 //! arrays. All sums over axes are those of devices, in adjacent pairs. Cost: linear; a sub-program that several equations share is copied once.
 
 use std::sync::Arc;
 
-use ferrax_ir::ops::{AxisReduce, AxisReduceKind};
+use ferrax_ir::ops::{AllGatherInvariant, AxisReduce, AxisReduceKind};
 use ferrax_ir::varying::Varying;
 use ferrax_ir::{Op, Program, Result};
 use rustc_hash::FxHashMap;
@@ -32,11 +32,28 @@ impl Erasure {
         for equation in &source.equations {
             let inputs = rewriter.atoms(&equation.inputs)?;
             match (&equation.op, equation.outputs.as_slice()) {
-                (Op::Pvary(_), [output]) => rewriter.set(*output, inputs[0]),
+                (
+                    Op::Pvary(_) | Op::Preduced(_) | Op::ReducedVary(_) | Op::VaryUnreduced(_),
+                    [output],
+                ) => rewriter.set(*output, inputs[0]),
                 // Over the axes of a mesh, of which this is the last that is known, sums are those of devices.
-                (Op::AxisReduce(op), _) if op.kind == AxisReduceKind::Sum => {
+                (Op::AxisReduce(op), _)
+                    if matches!(op.kind, AxisReduceKind::Sum | AxisReduceKind::SumUnreduced) =>
+                {
                     let op = AxisReduce { kind: AxisReduceKind::SumInvariant, ..op.clone() };
                     rewriter.copy_as(equation, op.into(), &inputs)?;
+                }
+                (Op::AllGatherReduced(op), _) => {
+                    let op = AllGatherInvariant {
+                        all_gather_dimension: op.all_gather_dimension,
+                        axis_name: op.axis_name.clone(),
+                        axis_size: op.axis_size.clone(),
+                        tiled: op.tiled,
+                    };
+                    rewriter.copy_as(equation, op.into(), &inputs)?;
+                }
+                (Op::UnreducedReduceScatter(op), _) => {
+                    rewriter.copy_as(equation, op.scatter().into(), &inputs)?;
                 }
                 (op, _) => {
                     let op = op.map_programs(|program| self.program(program))?;

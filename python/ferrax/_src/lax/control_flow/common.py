@@ -17,7 +17,7 @@ from ferrax._src.core import api_util, float0 as float0_leaves, named_axes
 from ferrax._src.core.avals import ShapeDtypeStruct
 from ferrax._src.core.explicit_types import all_typed, set_type, without_axis
 from ferrax._src.lax.elementwise import _convert_element_type
-from ferrax._src.lax.varying import vary
+from ferrax._src.lax.varying import lying
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing import known
 from ferrax._src.tracing.abstract_values import stand_in
@@ -256,7 +256,7 @@ def promote_carry(init, types, out_types, body):
         promoted = promote_weak(leaf, ty, out)
         missing: set[str] = set(*out[3:]) - set(*ty[3:]) if own else set()
         if missing and matches(ty[:2], out[:2]):
-            promoted = vary(core.as_array(leaf), tuple(sorted(missing)))
+            promoted = lying(core.as_array(leaf), missing)
         if promoted is not None:
             init[index], types[index], changed = promoted, _core.type_of(promoted), True
     return init, types, changed

@@ -10,14 +10,13 @@ use smallvec::SmallVec;
 use super::super::common::one;
 use super::super::index_space::*;
 use super::super::reduce::check_number;
-use super::super::{Concatenate, DynamicSlice, Pvary};
+use super::super::Concatenate;
 use super::groups::{by_group, stacked};
 use super::reductions::device_sum;
-use super::{AxisIndex, Groups, beside, linear_varying, merge_axes, only, shared, split_axis, times_size};
+use super::{Groups, beside, merge_axes, only, shared, split_axis, times_size};
 use crate::rules::{self, Batch, Batched, Jvp, Row, Rules, Types};
 use crate::{
-    ArrayType, Atom, Builder, DType, Dim, Result, Tensor, Type, Varying, internal_error, op_struct,
-    value_error,
+    ArrayType, Atom, Builder, Dim, Result, Tensor, Type, internal_error, op_struct, value_error,
 };
 
 op_struct! {
@@ -25,12 +24,6 @@ op_struct! {
     AllGather "all_gather" {
         all_gather_dimension: usize, axis_index_groups: Groups, axis_name: Vec<Arc<str>>, axis_size: Dim,
         tiled: bool,
-    }
-}
-op_struct! {
-    /// As `all_gather`, as a value that is the same in all lanes by type.
-    AllGatherInvariant "all_gather_invariant" {
-        all_gather_dimension: usize, axis_name: Vec<Arc<str>>, axis_size: Dim, tiled: bool,
     }
 }
 op_struct! {
@@ -139,76 +132,6 @@ impl Rules for AllGather {
 
     fn is_shared(&self) -> bool {
         self.axis_index_groups.is_none()
-    }
-
-    rules_over_axes!(|op| &op.axis_name);
-}
-
-impl AllGatherInvariant {
-    fn gather(&self) -> AllGather {
-        AllGather {
-            all_gather_dimension: self.all_gather_dimension,
-            axis_index_groups: None,
-            axis_name: self.axis_name.clone(),
-            axis_size: self.axis_size.clone(),
-            tiled: self.tiled,
-        }
-    }
-}
-
-impl Row for AllGatherInvariant {
-    row_identity!();
-
-    fn infer(&self, inputs: &[Type]) -> Result<Types> {
-        self.gather().infer(inputs)
-    }
-
-    row_over_axes!(|op| &op.axis_name);
-}
-
-impl Rules for AllGatherInvariant {
-    fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<Tangents> {
-        linear_jvp(self.clone(), b, eqn)
-    }
-
-    /// All lanes have one cotangent, of which each takes the block that it gave.
-    fn transpose(&self, b: &mut Builder, eqn: &rules::Transpose<'_>) -> Result<Cotangents> {
-        let [axis_name] = self.axis_name.as_slice() else {
-            return Err(internal_error!("{} over the axes {:?}", Self::NAME, self.axis_name));
-        };
-        if !linear_varying(eqn).contains(axis_name) {
-            return self.gather().transpose(b, eqn);
-        }
-        let cotangent = only_cotangent(Self::NAME, eqn)?;
-        let axis = self.all_gather_dimension;
-        let mut sizes = b.shape(cotangent);
-        let block = if self.tiled { sizes[axis].floor_div(&self.axis_size)? } else { Dim::Const(1) };
-        sizes[axis] = block.clone();
-        let lane = b.emit1(AxisIndex { axis_name: axis_name.clone() }, &[])?;
-        let lane = b.emit1(Pvary { axes: vec![axis_name.clone()] }, &[lane])?;
-        let start = b.scale(lane, block.require(Self::NAME)? as f64)?;
-        let mut inputs = vec![cotangent];
-        let zero = b.int_scalar(DType::I32, 0);
-        inputs.extend((0..sizes.len()).map(|at| if at == axis { start } else { zero }));
-        let part = b.emit1(DynamicSlice { slice_sizes: sizes }, &inputs)?;
-        one_cotangent(if self.tiled { part } else { b.squeeze(part, &[axis])? })
-    }
-
-    fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
-        let op = AllGatherInvariant { all_gather_dimension: self.all_gather_dimension + 1, ..self.clone() };
-        beside(b, op, eqn)
-    }
-
-    fn batch_named(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
-        self.gather().batch_named(b, eqn)
-    }
-
-    fn is_shared(&self) -> bool {
-        true
-    }
-
-    fn varies(&self, operands: Varying) -> Varying {
-        operands.without_names(&self.axis_name)
     }
 
     rules_over_axes!(|op| &op.axis_name);

@@ -41,6 +41,7 @@ macro_rules! rules_over_axes {
 mod exchange;
 mod groups;
 mod reductions;
+mod typed;
 
 use std::sync::Arc;
 
@@ -50,8 +51,9 @@ use super::index_space::*;
 use crate::rules::{Batch, Batched};
 use crate::{Atom, Builder, Dim, Effect, Effects, Error, Op, Result};
 
-pub use exchange::{AllGather, AllGatherInvariant, AllToAll, ReduceScatter};
+pub use exchange::{AllGather, AllToAll, ReduceScatter};
 use reductions::linear_varying;
+pub use typed::{AllGatherInvariant, AllGatherReduced, UnreducedReduceScatter};
 
 pub use reductions::{AxisIndex, AxisReduce, AxisReduceKind, Pbroadcast, Ppermute};
 

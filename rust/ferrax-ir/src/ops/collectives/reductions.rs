@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::super::common::{check_arity, elementwise_batch, one};
 use super::super::index_space::*;
 use super::super::reduce::check_number;
-use super::super::{Compare, Concatenate, Pvary, ReduceKind, Slice};
+use super::super::{Compare, Concatenate, Preduced, Pvary, ReduceKind, Slice};
 use super::groups::{by_group, stacked};
 use super::{Groups, only, shared, times_size};
 use crate::rules::{self, Batch, Batched, Jvp, Row, Rules, Types, not_linear};
@@ -19,7 +19,7 @@ use crate::{
 
 string_enum! {
     /// Which reduction over lanes.
-    AxisReduceKind { Sum = "psum", SumInvariant = "psum_invariant", Max = "pmax", Min = "pmin" }
+    AxisReduceKind { Sum = "psum", SumInvariant = "psum_invariant", SumUnreduced = "unreduced_psum", Max = "pmax", Min = "pmin" }
 }
 
 /// A reduction over lanes of named axes. The kind is part of the name.
@@ -33,6 +33,7 @@ pub struct AxisReduce {
 kind_params!(AxisReduce, AxisReduceKind, [axes, axis_index_groups], [
     "psum" "Sum over the lanes of named axes.",
     "psum_invariant" "Sum over devices, by type the same on all of them.",
+    "unreduced_psum" "The sum that a value is by type of what devices have.",
     "pmax" "Maximum over the lanes of named axes; NaN if there is one.",
     "pmin" "Minimum over the lanes of named axes; NaN if there is one.",
 ]);
@@ -53,7 +54,7 @@ op_struct! {
 impl AxisReduce {
     fn reduce_kind(&self) -> ReduceKind {
         match self.kind {
-            AxisReduceKind::Sum | AxisReduceKind::SumInvariant => ReduceKind::Sum,
+            AxisReduceKind::Sum | AxisReduceKind::SumInvariant | AxisReduceKind::SumUnreduced => ReduceKind::Sum,
             AxisReduceKind::Max => ReduceKind::Max,
             AxisReduceKind::Min => ReduceKind::Min,
         }
@@ -62,13 +63,13 @@ impl AxisReduce {
     /// The lanes along `dim` as one. The result may have a wider dtype, to be rounded at the end.
     fn folded(&self, b: &mut Builder, operand: Atom, dim: usize) -> Result<Atom> {
         match self.kind {
-            AxisReduceKind::SumInvariant => wide_sum(b, operand, dim),
+            AxisReduceKind::SumInvariant | AxisReduceKind::SumUnreduced => wide_sum(b, operand, dim),
             _ => b.reduce(self.reduce_kind(), operand, &[dim]),
         }
     }
 
     fn is_sum(&self) -> bool {
-        matches!(self.kind, AxisReduceKind::Sum | AxisReduceKind::SumInvariant)
+        !matches!(self.kind, AxisReduceKind::Max | AxisReduceKind::Min)
     }
 
     fn sum(&self) -> AxisReduce {
@@ -118,6 +119,9 @@ impl Rules for AxisReduce {
             return not_linear(self);
         }
         let mut cotangent = only_cotangent(self.op_name(), eqn)?;
+        if self.kind == AxisReduceKind::SumUnreduced {
+            return one_cotangent(b.emit1(Preduced { axes: self.axes.clone() }, &[cotangent])?);
+        }
         let operand = linear_varying(eqn);
         let (one, own): (Vec<_>, Vec<_>) = self.axes.iter().cloned().partition(|axis| operand.contains(axis));
         if !own.is_empty() {
@@ -138,7 +142,7 @@ impl Rules for AxisReduce {
             return by_group(self.op_name(), b, eqn, groups, |b, lanes| {
                 let all = stacked(b, lanes, 0)?;
                 let sum = match self.kind {
-                    AxisReduceKind::SumInvariant => device_sum(b, all, 0)?,
+                    AxisReduceKind::SumInvariant | AxisReduceKind::SumUnreduced => device_sum(b, all, 0)?,
                     _ => b.reduce(self.reduce_kind(), all, &[0])?,
                 };
                 Ok(vec![sum; lanes.len()])
@@ -148,8 +152,8 @@ impl Rules for AxisReduce {
         let dtype = b.dtype(operand);
         let mut result = match (dim, self.kind) {
             (Some(dim), _) => self.folded(b, operand, dim)?,
-            (None, AxisReduceKind::Sum | AxisReduceKind::SumInvariant) => times_size(b, operand, eqn.size)?,
             (None, AxisReduceKind::Max | AxisReduceKind::Min) => operand,
+            (None, _) => times_size(b, operand, eqn.size)?,
         };
         let axes: Vec<_> = self.axes.iter().filter(|axis| Some(&***axis) != eqn.axis_name).cloned().collect();
         if !axes.is_empty() {
