@@ -43,9 +43,13 @@ add("pbroadcast", first_lane, cases(*VECTORS), SMOOTH)
 
 
 def over_devices(S, body, spec):
-    """A function that three devices of a mesh run, each on a row."""
+    """A function that three devices of a mesh run, each on a row. As one program: JAX has some casts there alone."""
     mesh = S.jax.sharding.Mesh(np.array(S.jax.devices()[:LANES]), ("rows",))
-    return S.jax.shard_map(body, mesh=mesh, in_specs=S.jax.P("rows"), out_specs=spec(S))
+    return S.jax.jit(S.jax.shard_map(body, mesh=mesh, in_specs=S.jax.P("rows"), out_specs=spec(S)))
+
+
+def cast(S, x, to):
+    return S.lax.pcast(x, "rows", to=to)
 
 
 for name, body, spec in (
@@ -55,6 +59,30 @@ for name, body, spec in (
         "all_gather_invariant",
         lambda S, x: S.lax.all_gather(x, "rows", axis=x.ndim, to="invarying"),
         lambda S: S.jax.P(),
+    ),
+    ("vary_unreduced_cast", lambda S, x: S.lax.psum(cast(S, x, "unreduced"), "rows"), lambda S: S.jax.P()),
+    ("unreduced_psum", lambda S, x: S.lax.psum(cast(S, x + x, "unreduced"), "rows"), lambda S: S.jax.P()),
+    (
+        "unreduced_reduce_scatter",
+        lambda S, x: S.lax.psum_scatter(
+            cast(S, S.jnp.stack([x] * LANES), "unreduced"), "rows", scatter_dimension=0, tiled=True
+        )[0],
+        lambda S: S.jax.P("rows"),
+    ),
+    (
+        "all_gather_reduced",
+        lambda S, x: cast(S, S.lax.all_gather(x, "rows", to="reduced"), "varying").sum(0),
+        lambda S: S.jax.P("rows"),
+    ),
+    (
+        "reduced_vary_cast",
+        lambda S, x: x * cast(S, cast(S, S.jnp.ones((1,) * x.ndim, x.dtype), "reduced"), "varying"),
+        lambda S: S.jax.P("rows"),
+    ),
+    (
+        "preduced",
+        lambda S, x: x * cast(S, cast(S, S.lax.psum(x, "rows"), "reduced"), "varying"),
+        lambda S: S.jax.P("rows"),
     ),
 ):
     run = lambda S, x, body=body, spec=spec: over_devices(S, lambda x: body(S, x), spec)(x)  # noqa: E731

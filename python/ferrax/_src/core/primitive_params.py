@@ -255,10 +255,14 @@ def _native_schur(params):
 
 # The parameter of each collective that names its axes, and whether there is a tuple of them.
 _AXIS_PARAMS = {
-    **dict.fromkeys(("psum", "psum_invariant", "pmax", "pmin", "pvary"), ("axes", True)),
-    **dict.fromkeys(("ppermute", "all_gather", "reduce_scatter"), ("axis_name", True)),
+    **dict.fromkeys(
+        ("psum", "psum_invariant", "unreduced_psum", "pmax", "pmin", "pvary", "preduced", "reduced_vary_cast",
+         "vary_unreduced_cast"), ("axes", True)),
+    **dict.fromkeys(
+        ("ppermute", "all_gather", "all_gather_invariant", "all_gather_reduced", "reduce_scatter",
+         "unreduced_reduce_scatter"), ("axis_name", True)),
     **dict.fromkeys(("all_to_all", "pbroadcast", "axis_index"), ("axis_name", False)),
-}
+}  # fmt: skip
 
 
 def has_axes(op) -> bool:

@@ -36,7 +36,7 @@ def results(program: Any, numbers: Sequence[int]) -> list[int]:
     """The numbers of the placements of a program's results."""
     for number in numbers:
         if number & TYPED:
-            return _typed_results(program, numbers)
+            return _typed_results(program, numbers, _mesh_of_all(numbers))
     given = [numbered(number).sharding if number else None for number in numbers]
     committed = [numbered(number).sharding for number in numbers if number & COMMITTED]
     on = [x.mesh for x in committed if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh)]
@@ -54,6 +54,8 @@ def results(program: Any, numbers: Sequence[int]) -> list[int]:
     if not meshes:
         return [number_of(said[0])] * count
     mesh, kind = meshes[0], said[0].memory_kind
+    if mesh.explicit_axes:
+        return _typed_results(program, numbers, mesh)
     cut = Cuts(mesh)
     inputs = [cut.entries(x) if number & COMMITTED else None for number, x in zip(numbers, given)]
     found = _core.propagate(program, mesh.axis_sizes, inputs, NAMES, cut.stated)
@@ -90,9 +92,8 @@ def _with_auto_axes(program, numbers, mesh, specs) -> list[PartitionSpec | None]
     return both
 
 
-def _typed_results(program, numbers) -> list[int]:
+def _typed_results(program, numbers, mesh) -> list[int]:
     """Of one operation, which the rules may refuse, or of a program, whose operations were checked."""
-    mesh = _mesh_of_all(numbers)
     jaxpr = ClosedJaxpr(program).jaxpr
     one = len(jaxpr.eqns) == 1 and program.name == jaxpr.eqns[0].primitive.name
     if one:

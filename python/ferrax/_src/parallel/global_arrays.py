@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes, errors
 from ferrax._src.core import Array, Tracer
-from ferrax._src.core.devices import Device
+from ferrax._src.core.devices import Device, default_device
 from ferrax._src.core.global_array import of_parts
 from ferrax._src.core.layout import Format, check_concrete, check_layout
 from ferrax._src.core.mesh import mesh_of_specs
@@ -247,3 +248,23 @@ def _joined(shape, sharding, parts, dtype=None) -> Array:
             for device, part in parts.items()
         }
     return of_parts(shape, sharding, parts, dtype)
+
+
+def _constructed(cls: type, aval: Any, sharding: Sharding, arrays: Sequence[Array], committed: bool) -> Array:
+    """`Array(aval, sharding, arrays, committed)`: the array of this type that parts make, as libraries that restore
+    checkpoints write it.
+
+    Errors: those of `make_array_from_single_device_arrays`; NotImplementedError for one that is not committed
+    and is not on the default device alone.
+    """
+    if not committed and set(sharding.device_set) != {default_device()}:
+        raise NotImplementedError(
+            f"{cls.__name__}: an array that is on another device than the default, or on several, is committed to them; "
+            f"got committed=False and {sharding}"
+        )
+    made = make_array_from_single_device_arrays(aval.shape, sharding, list(arrays), dtype=aval.dtype)
+    return made if committed else _core.place_at(alias(made), 0, True)
+
+
+for _class in (core.Array, core.ArrayImpl):
+    setattr(_class, "__new__", staticmethod(_constructed))

@@ -18,6 +18,8 @@ import math
 from collections.abc import Callable, Hashable, Set as AbstractSet
 from typing import Any, TypeVar
 
+import numpy as np
+
 from ferrax._src import core
 from ferrax._src.base import effects
 from ferrax._src.base.traceback_util import api_boundary
@@ -591,7 +593,8 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
     sum over the axes, which is made where it is wanted; what varies may be the terms of a sum, unreduced.
 
     Errors: ValueError outside of functions that are mapped over the axes, unless the mesh in use has them,
-    of size one, for another `to`, and for values that lie over an axis in a way that `to` does not follow.
+    of size one, for another `to`, and for values that lie over an axis in a way that `to` does not follow;
+    TypeError for sums of bools.
 
     >>> mesh = ferrax.make_mesh((1,), ("x",))
     >>> spec = ferrax.P("x")
@@ -613,6 +616,8 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
         typed = named_axes.typed_of(own)
         if not typed or core.trace_state_clean():
             return leaf
+        if to == "unreduced" and leaf.dtype == np.bool_:
+            raise TypeError(f"pcast: bools have no sum, got {core.typeof(leaf).str_short()} and to='unreduced'")
         lies = core.typeof(leaf).manual_axis_type
         allowed = {
             "varying": lambda name: name not in lies.varying | lies.unreduced,

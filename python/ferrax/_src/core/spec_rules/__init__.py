@@ -41,10 +41,16 @@ def specs_of(
 
     for eqn in jaxpr.eqns:
         given = [of(atom) for atom in eqn.invars]
-        if all(spec is None for spec in given) and eqn.primitive.name not in control.STATED:
+        if all(spec is None for spec in given) and not _says(eqn):
             continue
         known.update(zip(eqn.outvars, _of_equation(eqn, given, sizes, strict, result)))
     return [of(atom) for atom in jaxpr.outvars]
+
+
+def _says(eqn) -> bool:
+    """Whether an equation may say how its results are divided where its operands do not."""
+    name = eqn.primitive.name
+    return name in control.STATED or name in control.RULES or control.called(eqn) is not None
 
 
 def _of_equation(eqn, specs, sizes, strict, result) -> list[Spec | None]:

@@ -119,9 +119,10 @@ for _name in ("axis_index", "nextafter", "round", "stop_gradient", *_rows("zero"
     defzero(builtin(_name))
 
 for _name in (
-    "all_gather", "all_to_all", "broadcast_in_dim", "concatenate", "convert_element_type", "copy",
-    "cumsum", "name", "pad", "pbroadcast", "ppermute", "psum", "psum_invariant", "pvary", "reduce_precision",
-    "reduce_scatter", "reduce_sum", "reshape", "rev", "slice", "squeeze", "transpose",
+    "all_gather", "all_gather_invariant", "all_gather_reduced", "all_to_all", "broadcast_in_dim", "concatenate",
+    "convert_element_type", "copy", "cumsum", "name", "pad", "pbroadcast", "ppermute", "preduced", "psum",
+    "psum_invariant", "pvary", "reduce_precision", "reduce_scatter", "reduce_sum", "reduced_vary_cast", "reshape",
+    "rev", "slice", "squeeze", "transpose", "unreduced_psum", "unreduced_reduce_scatter", "vary_unreduced_cast",
     *_rows("linear"),
 ):  # fmt: skip
     deflinear(builtin(_name))
