@@ -219,7 +219,7 @@ def test_without_checks_a_sum_is_whole_on_the_first_device():
     spec = PartitionSpec(unreduced={"x"})
     with ferrax.set_mesh(mesh):
         f = ferrax.shard_map(lambda x: x, in_specs=PartitionSpec("x"), out_specs=spec, check_vma=False)
-        y = ferrax.jit(f)(jnp.asarray(X))
+        y = ferrax.jit(f)(ferrax.device_put(X, PartitionSpec("x")))
         assert y.shape == (4, 4) and y.sharding.spec.unreduced == {"x"}
         np.testing.assert_array_equal(ferrax.reshard(y, PartitionSpec()), X[:4] + X[4:])
         parts = [shard.data for shard in y.addressable_shards]

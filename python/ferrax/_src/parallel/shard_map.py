@@ -215,7 +215,8 @@ def mapped(body, args, in_specs, out_specs, mesh, manual, check_vma):
     """What `body(*parts of args)` returns on all devices, put together: `shard_map` of a function of
     arrays, whose `in_specs` are flat. `out_specs` may be a function that is called when `body` was."""
     args = [x if type(x) is GlobalArray else core.as_array(x, "shard_map") for x in args]
-    in_specs = [_of_argument(spec, x, mesh, manual) for spec, x in zip(in_specs, args)]
+    pairs = enumerate(zip(in_specs, args))
+    in_specs = [_of_argument(number, spec, x, mesh, manual) for number, (spec, x) in pairs]
     # Jitted functions in the body know the mesh by its axes, which are manual there.
     known = mesh.abstract_mesh if get_abstract_mesh().empty else get_abstract_mesh()
     if not manual <= set(known.axis_names):
@@ -306,12 +307,12 @@ def _checked(mesh, axis_names, in_specs, out_specs) -> tuple:
                 f"shard_map: in_specs may be left out for explicit axes alone; got {set(manual)} of {mesh}"
             )
     elif in_specs is not None:
-        _check_specs("in_specs", in_specs, manual)
-    _check_specs("out_specs", out_specs, manual)
+        _check_specs("in_specs", in_specs, mesh, manual)
+    _check_specs("out_specs", out_specs, mesh, manual)
     return mesh, manual
 
 
-def _check_specs(what, specs, manual) -> None:
+def _check_specs(what, specs, mesh, manual) -> None:
     leaves = tree_util.tree_leaves(specs, is_leaf=_is_spec)
     for spec in leaves:
         if not _is_spec(spec):
@@ -323,6 +324,11 @@ def _check_specs(what, specs, manual) -> None:
             names = [spec.name]
         else:
             names = [*names_of(spec.partitions), *spec.unreduced, *spec.reduced]
+            if not (spec.unreduced | spec.reduced) <= set(mesh.explicit_axes):
+                raise ValueError(
+                    f"shard_map: {what} has {spec}, and arrays are unreduced or reduced over explicit axes alone; got "
+                    f"{mesh}"
+                )
         for name in names:
             if name not in manual:
                 raise ValueError(
@@ -339,17 +345,34 @@ def _prefix(specs, tree, what) -> list:
         raise ValueError(f"shard_map {what} do not fit the tree that they are for: {error}") from None
 
 
-def _of_argument(spec, x, mesh, manual) -> PartitionSpec:
-    """The spec that is meant for an argument."""
+def _of_argument(number, spec, x, mesh, manual) -> PartitionSpec:
+    """The spec that is meant for an argument.
+
+    Errors: ValueError where an array's type says, all axes being explicit, that it is divided in another way. What
+    transformations make of traced values has types that they guess.
+    """
     if isinstance(spec, _AtAxis):
         return spec.of_rank(x.ndim)
-    if spec is not Infer:
+    known = core.typeof(x).sharding
+    checked = not isinstance(x, core.Tracer) and known.mesh.are_all_axes_explicit and known.mesh.axis_names
+    if spec is not Infer and not (checked and len(spec) <= x.ndim and manual <= set(known.mesh.axis_names)):
         return spec
-    known = core.typeof(x).sharding.spec
-    entries = [
-        tuple(name for name in entry_names(entry) if name in manual) for entry in known.partitions
-    ]
-    return PartitionSpec(*entries, unreduced=known.unreduced & manual, reduced=known.reduced & manual)
+    names = manual
+    entries = [tuple(name for name in entry_names(entry) if name in names) for entry in known.spec.partitions]
+    of_type = PartitionSpec(
+        *entries, unreduced=known.spec.unreduced & names, reduced=known.spec.reduced & names
+    )
+    if spec is Infer:
+        return of_type
+    said = [tuple(name for name in entry_names(entry) if name in names) for entry in spec.partitions]
+    said += [()] * (x.ndim - len(said))
+    own = [*map(entry_names, of_type.partitions), *[()] * (x.ndim - len(of_type))]
+    if (said, spec.unreduced, spec.reduced) != (own, of_type.unreduced, of_type.reduced):
+        raise ValueError(
+            f"shard_map: in_specs has {spec} for argument leaf {number}, whose type {core.typeof(x).str_short()} says "
+            f"that it is divided as {of_type}: reshard it before (ferrax.reshard), give that spec, or leave in_specs out"
+        )
+    return spec
 
 
 def _counts(spec, rank, mesh) -> list[int]:
