@@ -571,9 +571,9 @@ def _impl(*args, **params):
     if over_processes is not None and not _is_local(params["mesh"]):
         return over_processes(args, params)
     results = _whole(*(core.as_array(x, "shard_map") for x in args), **params)
-    if not isinstance(params["mesh"], Mesh):
+    mesh, specs = _with_devices(params["mesh"], args), params["out_specs"]
+    if mesh is None:
         return results
-    mesh, specs = params["mesh"], params["out_specs"]
     if set(mesh.explicit_axes) - params["newly_manual_axes"]:
         known = [None if where is None else where.spec for where in all_typed(args)]
         inner = functools.partial(specs_of, sizes=mesh.shape, strict=False)
@@ -582,6 +582,15 @@ def _impl(*args, **params):
         x if isinstance(x, core.Tracer) else placements.placed(x, NamedSharding(mesh, spec))
         for x, spec in zip(results, specs)
     ]
+
+
+def _with_devices(mesh, args) -> Mesh | None:
+    """The mesh; for one without devices that of the arguments, or the one in use, whose axes are these."""
+    if isinstance(mesh, Mesh):
+        return mesh
+    meshes = [x.sharding.mesh for x in args if isinstance(getattr(x, "sharding", None), NamedSharding)]
+    meshes = [known for known in (concrete_mesh(), *meshes) if isinstance(known, Mesh)]
+    return next((known for known in meshes if known.shape_tuple == mesh.shape_tuple), None)
 
 
 def _abstract_eval(*avals, jaxpr, mesh, out_specs, newly_manual_axes, **params):
