@@ -221,6 +221,30 @@ def test_sums_of_narrow_floats_are_rounded_once(dtype):
         np.testing.assert_allclose(np.asarray(found).astype(np.float32), whole, rtol=unit, atol=unit)
 
 
+def test_sums_wait_for_those_that_they_are_added_to():
+    """The cotangent of what three products read is summed over the devices once; what is read elsewhere is summed first."""
+    x, weights = jnp.arange(12.0).reshape(4, 3), [jnp.arange(n, n + 24.0).reshape(3, 8) % 5 for n in range(3)]
+    specs = (P(), *[P(None, "x")] * 3)
+
+    def score(x, *weights):
+        q, k, v = (x @ w for w in weights)
+        return (q * k * v).sum()
+
+    slope = ferrax.grad(score)
+    (found,), exchanges = on_parts(slope, (x, *weights), specs, mesh_of((4,), ("x",)))
+    np.testing.assert_allclose(found, slope(x, *weights), rtol=1e-5)
+    assert [e.collective for e in exchanges] == ["psum"]
+
+    def used_twice(x, *weights):
+        q, k, v = (x @ w @ w.T for w in weights)
+        return q - k + v, q + jnp.sin(v)
+
+    found, exchanges = on_parts(used_twice, (x, *weights), specs, mesh_of((4,), ("x",)))
+    for ours, whole in zip(found, used_twice(x, *weights)):
+        np.testing.assert_allclose(ours, whole, rtol=1e-5)
+    assert [e.collective for e in exchanges] == ["psum"] * 3
+
+
 def test_lines_of_exchanges():
     _, (exchange,) = on_parts(lambda x, w: jnp.cumsum(x, 0), (X, W), (P("x"), P()), mesh_of((4, 2)))
     assert __file__ in exchange.line and str(exchange).startswith("all_gather over x: 128 bytes, as cumsum needs it (")

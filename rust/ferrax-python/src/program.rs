@@ -385,6 +385,11 @@ impl PyProgram {
         Ok(PyProgram::new(ferrax_transform::spmd::erase_varying(&self.program).py(py)?))
     }
 
+    /// The same program with small sums over named axes as one; see `ferrax_transform::spmd::combine_sums`.
+    fn combine_sums(&self, py: Python<'_>) -> PyResult<PyProgram> {
+        Ok(PyProgram::new(ferrax_transform::spmd::combine_sums(&self.program).py(py)?))
+    }
+
     /// The same program with some of its outputs.
     fn select_outputs(&self, numbers: Vec<usize>) -> PyResult<PyProgram> {
         let mut program = (*self.program).clone();

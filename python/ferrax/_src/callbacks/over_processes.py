@@ -123,7 +123,7 @@ def _frames(x, sharding, dim):
 @functools.lru_cache(256)
 def _framed(jaxpr, mesh, in_specs, out_specs):
     """The program of all devices of this process, and where its inputs and results have the axis of the devices."""
-    program = shard_map.device_program(jaxpr, mesh, in_specs, out_specs, frozenset(mesh.axis_names))
+    program = shard_map.device_program(jaxpr, mesh, in_specs, out_specs, frozenset(mesh.axis_names)).combine_sums()
     each = len(_devices(mesh))
     program = _core.replace_named(program, functools.partial(_replacement, mesh, each))
     in_dims = [0 if names_of(spec.partitions) else None for spec in in_specs]

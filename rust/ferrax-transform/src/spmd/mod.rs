@@ -1,14 +1,17 @@
 //! Programs over the devices of a mesh.
 
 mod assign;
+mod combine;
 mod erase;
 mod graph;
 mod halo;
 mod local;
+mod partial;
 mod partition;
 mod propagate;
 mod reshard;
 
+pub use combine::combine_sums;
 pub use erase::erase_varying;
 pub use graph::Stated;
 pub use partition::{Partitioned, partition};

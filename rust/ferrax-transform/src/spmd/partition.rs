@@ -22,6 +22,7 @@ use super::assign::{assign, sides};
 use super::graph::{Asked, Frame, OneDevice, Value};
 use super::halo::{Halo, halos};
 use super::local;
+use super::partial::{Partial, Terms};
 use super::propagate::{MeshAxes, Spec, fitting, settled};
 use super::reshard::{Communication, Lane, Mesh, Part};
 use crate::cse::cse;
@@ -137,16 +138,40 @@ impl Walk<'_> {
             known[var.index()] = Some(whole(program, &Atom::Var(*var), atom)?);
         }
         let mut inner = frame.inner.iter();
+        let mut partial = Partial::new(program);
         let outside = lane.b.source;
         for (number, equation) in program.equations.iter().enumerate() {
             let step = Step { program, frame, equation };
-            let operands = parts_of(program, &equation.inputs, &known)?;
             lane.b.source = equation.source.within(outside);
             lane.needed_by.clear();
+            let (first, together) = (equation.outputs.first(), partial.both(&equation.op, &equation.inputs));
+            let may_wait = first.is_some_and(|&var| partial.may_wait(var));
+            if let (Some(over), Some(&var)) = (together, first)
+                && let [x, y] = parts_of(program, &equation.inputs, &known)?.as_slice()
+                && x.spec == y.spec
+            {
+                equation.inputs.iter().for_each(|atom| drop(partial.take(atom)));
+                let atom = lane.b.emit1(equation.op.clone(), &[x.atom, y.atom])?;
+                let mut sum = Part { atom, ..x.clone() };
+                let wanted = self.wanted(lane, step).swap_remove(0);
+                match may_wait {
+                    true => partial.put(var, Terms { over, wanted }),
+                    false => fold_over(lane, &mut sum, AxisReduceKind::Sum, &over, &wanted)?,
+                }
+                known[var.index()] = Some(sum);
+                continue;
+            }
+            summed(lane, &mut partial, &equation.inputs, &mut known)?;
+            let operands = parts_of(program, &equation.inputs, &known)?;
+            lane.may_wait = may_wait;
             let done = match frame.stated.get(&number) {
                 Some(said) => self.stated(lane, step, operands, said.as_ref()),
                 None => self.equation(lane, step, &mut inner, operands),
             };
+            lane.may_wait = false;
+            if let (Some(over), Some(&var)) = (lane.waiting.take(), first) {
+                partial.put(var, Terms { over, wanted: self.wanted(lane, step).swap_remove(0) });
+            }
             for (var, part) in equation.outputs.iter().zip(at(equation, done)?) {
                 known[var.index()] = Some(part);
             }
@@ -305,6 +330,10 @@ impl Walk<'_> {
         }
         if let (false, Some(kind), [result]) = (over.is_empty(), fold, results.as_mut_slice()) {
             lane.needed_by.clear();
+            if lane.may_wait && sums && lane.b.dtype(result.atom) == narrow {
+                lane.waiting = Some(over);
+                return Ok(results);
+            }
             fold_over(lane, result, kind, &over, &wanted[0])?;
             if lane.b.dtype(result.atom) != narrow {
                 result.atom = lane.b.convert(result.atom, narrow)?;
@@ -525,6 +554,18 @@ fn fold_over(
             part.spec[axis] = wanted[axis].clone();
         }
         None => part.atom = lane.folded(part.atom, kind, over)?,
+    }
+    Ok(())
+}
+
+/// Makes the sums that are left to be made of these values.
+fn summed(lane: &mut Lane<'_>, partial: &mut Partial, atoms: &[Atom], known: &mut Known) -> Result<()> {
+    for atom in atoms {
+        if let (Some(terms), Atom::Var(var)) = (partial.take(atom), atom)
+            && let Some(part) = &mut known[var.index()]
+        {
+            fold_over(lane, part, AxisReduceKind::Sum, &terms.over, &terms.wanted)?;
+        }
     }
     Ok(())
 }

@@ -74,13 +74,16 @@ pub struct Lane<'a> {
     pub said: Vec<Communication>,
     /// Whose sake it is for that something is laid out anew.
     pub needed_by: String,
+    /// Whether the sum that is written next may wait; and over which axes it does.
+    pub may_wait: bool,
+    pub waiting: Option<MeshAxes>,
     known: FxHashMap<(Atom, Spec), Atom>,
 }
 
 impl<'a> Lane<'a> {
     pub fn new(name: Arc<str>, mesh: &'a Mesh<'a>) -> Lane<'a> {
         let (said, needed_by, known) = (Vec::new(), String::new(), FxHashMap::default());
-        Lane { b: Builder::new(name), mesh, said, needed_by, known }
+        Lane { b: Builder::new(name), mesh, said, needed_by, may_wait: false, waiting: None, known }
     }
 
     /// The part of an array that is cut so.
