@@ -69,8 +69,14 @@ fn golden_programs_come_back() {
 }
 
 /// What stands within functions of a mesh alone, which files do not hold.
-const OF_DEVICES: [&str; 6] =
-    ["pvary", "preduced", "reduced_vary_cast", "vary_unreduced_cast", "all_gather_reduced", "unreduced_reduce_scatter"];
+const OF_DEVICES: [&str; 6] = [
+    "pvary",
+    "preduced",
+    "reduced_vary_cast",
+    "vary_unreduced_cast",
+    "all_gather_reduced",
+    "unreduced_reduce_scatter",
+];
 
 #[test]
 fn types_of_devices_are_refused() {

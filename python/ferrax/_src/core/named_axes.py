@@ -197,7 +197,7 @@ def size_of_all(axis_name, function="this function") -> int:
     return math.prod(size_of(name, function) for name in as_names(axis_name))
 
 
-# What stands in types before the names of axes over which values are unreduced and reduced (`ferrax-ir/src/varying/set.rs`).
+# What types have before the names of axes over which values are unreduced and reduced (`ferrax-ir/src/varying/set.rs`).
 UNREDUCED, REDUCED = MARKS = "+", "="
 # Programs name axes by strings; other names have one of these.
 _texts: dict[Hashable, str] = {}

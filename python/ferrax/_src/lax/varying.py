@@ -1,7 +1,8 @@
 """How values lie over axes of a mesh by type, within functions that its devices run (`shard_map`).
 
-A value may differ along an axis, be the sum of what devices have (unreduced), be the same with a sum as its cotangent (reduced),
-or be the same. Types have a string for each axis but the last kind, with a mark before the names of the second and the third.
+A value may differ along an axis, be the sum of what devices have (unreduced), be the same with a sum as its cotangent
+(reduced), or be the same. Types have a string for each axis but those of the last kind, with a mark before the names of
+the second and the third.
 """
 
 from __future__ import annotations

@@ -259,12 +259,12 @@ def _constructed(cls: type, aval: Any, sharding: Sharding, arrays: Sequence[Arra
     """
     if not committed and set(sharding.device_set) != {default_device()}:
         raise NotImplementedError(
-            f"{cls.__name__}: an array that is on another device than the default, or on several, is committed to them; "
-            f"got committed=False and {sharding}"
+            f"{cls.__name__}: an array that is on another device than the default, or on several, is committed; got "
+            f"committed=False and {sharding}"
         )
     made = make_array_from_single_device_arrays(aval.shape, sharding, list(arrays), dtype=aval.dtype)
     return made if committed else _core.place_at(alias(made), 0, True)
 
 
 for _class in (core.Array, core.ArrayImpl):
-    setattr(_class, "__new__", staticmethod(_constructed))
+    _class.__new__ = staticmethod(_constructed)  # type: ignore[assignment,method-assign]

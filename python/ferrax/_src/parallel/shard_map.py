@@ -18,8 +18,6 @@ import math
 from collections.abc import Callable, Hashable, Set as AbstractSet
 from typing import Any, TypeVar
 
-import numpy as np
-
 from ferrax._src import core
 from ferrax._src.base import effects
 from ferrax._src.base.traceback_util import api_boundary
@@ -52,7 +50,7 @@ from ferrax._src.lax.elementwise import select
 from ferrax._src.lax.parallel import axis_index, psum
 from ferrax._src.lax.shape import broadcast, reshape, transpose
 from ferrax._src.lax.slicing import index_in_dim
-from ferrax._src.lax.varying import as_reduced, as_terms, lying, vary
+from ferrax._src.lax.varying import as_terms, lying
 from ferrax._src.tracing import staging
 from ferrax._src.tree import tree_util
 
@@ -255,9 +253,12 @@ def differing(program, specs, manual, check_vma):
     """The program whose results lie by type over the axes that their specs name as these say."""
     if not check_vma:
         return program
-    wanted = [ManualAxisType(varying=set(named_in(spec, manual)), unreduced=spec.unreduced, reduced=spec.reduced)
-              for spec in specs]  # fmt: skip
-    wanted = [texts_of(lies) for lies in wanted]
+    wanted = [
+        texts_of(
+            ManualAxisType(varying=set(named_in(spec, manual)), unreduced=spec.unreduced, reduced=spec.reduced)
+        )
+        for spec in specs
+    ]
     if all(set(texts) <= set(*ty[3:]) for texts, ty in zip(wanted, program.out_types)):
         return program
 
@@ -370,7 +371,7 @@ def _of_argument(number, spec, x, mesh, manual) -> PartitionSpec:
     if (said, spec.unreduced, spec.reduced) != (own, of_type.unreduced, of_type.reduced):
         raise ValueError(
             f"shard_map: in_specs has {spec} for argument leaf {number}, whose type {core.typeof(x).str_short()} says "
-            f"that it is divided as {of_type}: reshard it before (ferrax.reshard), give that spec, or leave in_specs out"
+            f"that it is divided as {of_type}: reshard it (ferrax.reshard), give that spec, or leave in_specs out"
         )
     return spec
 
@@ -434,8 +435,8 @@ def _check_outputs(fun, types, out_specs, manual, check_vma) -> None:
             if other := (names & manual) - said:
                 raise ValueError(
                     f"shard_map: output {number} of {api_util.fun_name(fun)} is {what} over "
-                    f"{', '.join(sorted(map(repr, other)))}, its type is {aval.str_short()}, and out_specs says {spec}: "
-                    f"give it {what}={set(names & manual)}"
+                    f"{', '.join(sorted(map(repr, other)))}, its type is {aval.str_short()}, and out_specs has {spec}; "
+                    f"give {what}={set(names & manual)}"
                 )
         more = (lies.varying & manual) - set(names_of(spec.partitions)) - spec.unreduced
         if more:
@@ -609,66 +610,3 @@ shard_map_p.multiple_results = True
 shard_map_p.def_impl(_impl)
 shard_map_p.def_effectful_abstract_eval(_abstract_eval)
 register_lowering(shard_map_p, lower_fun(_whole, multiple_results=True))
-
-
-def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
-    """The values as ones that may differ along an axis of a mesh, or that are sums over it.
-
-    Args:
-        x: a tree of arrays.
-        axis_name: the axis, or a tuple of axes, over which `shard_map` runs the function.
-        to: "varying", "reduced" or "unreduced".
-
-    The values are those given. Which values differ along axes `shard_map` finds out by itself; carries of
-    loops and results of branches have to say so, since they have one type for all steps and branches.
-    What is the same or reduced may vary; what is the same may be reduced: its cotangent is then taken for a
-    sum over the axes, which is made where it is wanted; what varies may be the terms of a sum, unreduced.
-
-    Errors: ValueError outside of functions that are mapped over the axes, unless the mesh in use has them,
-    of size one, for another `to`, and for values that lie over an axis in a way that `to` does not follow;
-    TypeError for sums of bools.
-
-    >>> mesh = ferrax.make_mesh((1,), ("x",))
-    >>> spec = ferrax.P("x")
-    >>> ferrax.shard_map(
-    ...     lambda x: x + lax.pcast(jnp.ones(2), "x", to="varying"), mesh=mesh,
-    ...     in_specs=spec, out_specs=spec)(jnp.zeros(2))
-    Array([1., 1.], dtype=float32)
-    """
-    if to not in ("varying", "reduced", "unreduced"):
-        raise ValueError(f"pcast: to must be 'varying', 'reduced' or 'unreduced', got {to!r}")
-    names, mesh = named_axes.as_names(axis_name), get_abstract_mesh()
-    for name in names:
-        if name not in named_axes.names() and mesh.shape.get(name) != 1:
-            raise ValueError(f"pcast: no function is mapped over the axis {name!r} here")
-    own = tuple(name for name in names if name in mesh.manual_axes)
-
-    def cast(leaf):
-        leaf = core.as_array(leaf, "pcast")
-        typed = named_axes.typed_of(own)
-        if not typed or core.trace_state_clean():
-            return leaf
-        if to == "unreduced" and leaf.dtype == np.bool_:
-            raise TypeError(f"pcast: bools have no sum, got {core.typeof(leaf).str_short()} and to='unreduced'")
-        lies = core.typeof(leaf).manual_axis_type
-        allowed = {
-            "varying": lambda name: name not in lies.varying | lies.unreduced,
-            "reduced": lambda name: name not in lies.vur,
-            "unreduced": lambda name: name in lies.varying,
-        }[to]
-        if other := [name for name in typed if not allowed(name)]:
-            raise ValueError(
-                f"pcast: to={to!r} is for values that {_CAST_FROM[to]}, and along {', '.join(map(repr, other))} one of "
-                f"type {core.typeof(leaf).str_short()} lies in another way"
-            )
-        return _CASTS[to](leaf, tuple(map(named_axes.text, typed)))
-
-    return tree_util.tree_map(cast, x)
-
-
-_CASTS = {"varying": vary, "reduced": as_reduced, "unreduced": as_terms}
-_CAST_FROM = {
-    "varying": "are the same on all devices or reduced",
-    "reduced": "are the same on all devices",
-    "unreduced": "vary",
-}

@@ -93,8 +93,8 @@ pub use binary::{Binary, BinaryRow, Derivative as BinaryDerivative};
 pub use call::Call;
 pub use checkpoint::Checkpoint;
 pub use collectives::{
-    AllGather, AllGatherInvariant, AllGatherReduced, AllToAll, AxisIndex, AxisReduce, AxisReduceKind, Pbroadcast,
-    Ppermute, ReduceScatter, UnreducedReduceScatter,
+    AllGather, AllGatherInvariant, AllGatherReduced, AllToAll, AxisIndex, AxisReduce, AxisReduceKind,
+    Pbroadcast, Ppermute, ReduceScatter, UnreducedReduceScatter,
 };
 pub use common::Accept;
 pub use compare::{Compare, CompareRow};

@@ -207,7 +207,9 @@ pub fn matched(b: &mut Builder, op: &Op, operands: &[Atom]) -> Result<Atoms> {
     let types: SmallVec<[Type; 3]> = operands.iter().map(|&atom| b.type_of(atom)).collect();
     let united = all(&types);
     // A cast says itself what its operand is; the rule of the user's gives cotangents of the operands as they are.
-    if let Op::Pvary(_) | Op::Preduced(_) | Op::ReducedVary(_) | Op::VaryUnreduced(_) | Op::CustomLinear(_) = op {
+    if let Op::Pvary(_) | Op::Preduced(_) | Op::ReducedVary(_) | Op::VaryUnreduced(_) | Op::CustomLinear(_) =
+        op
+    {
         return Ok(Atoms::from_slice(operands));
     }
     let taken = if op.programs().is_empty() { None } else { expected(op, types.len()) };
@@ -243,7 +245,8 @@ pub fn cast(b: &mut Builder, atom: Atom, ty: &Type, wanted: Varying) -> Result<A
     let from_reduced: Vec<_> =
         differing.iter().filter(|axis| known(axis, Some(Share::Reduced))).cloned().collect();
     let new_reduced: Vec<_> = reduced.iter().filter(|axis| known(axis, None)).cloned().collect();
-    if let Some(axis) = wanted.axes(Share::Unreduced).iter().find(|axis| !known(axis, Some(Share::Unreduced))) {
+    if let Some(axis) = wanted.axes(Share::Unreduced).iter().find(|axis| !known(axis, Some(Share::Unreduced)))
+    {
         return Err(value_error!(
             "a value that is no sum over the devices along '{axis}' stands where such a sum is expected, its type is {ty}: \
              lax.pcast(..., '{axis}', to='unreduced') makes one of a value that varies along the axis"

@@ -31,9 +31,12 @@ fn linear(op: &Op) -> Linear {
         Op::Binary(Binary::Div) => Linear::First,
         Op::ConvertElementType(op) if op.new_dtype.is_inexact() => Linear::Jointly,
         Op::Copy(_) | Op::OptimizationBarrier(_) | Op::Name(_) | Op::StopGradient(_) => Linear::Jointly,
-        Op::BroadcastInDim(_) | Op::Reshape(_) | Op::Transpose(_) | Op::Squeeze(_) | Op::Slice(_) | Op::Rev(_) => {
-            Linear::Jointly
-        }
+        Op::BroadcastInDim(_)
+        | Op::Reshape(_)
+        | Op::Transpose(_)
+        | Op::Squeeze(_)
+        | Op::Slice(_)
+        | Op::Rev(_) => Linear::Jointly,
         Op::Concatenate(_) | Op::Pad(_) => Linear::Jointly,
         Op::SelectN(_) => Linear::From(1),
         Op::DynamicSlice(_) | Op::Gather(_) => Linear::First,
@@ -43,10 +46,14 @@ fn linear(op: &Op) -> Linear {
         Op::Reduce(op) if op.kind == ReduceKind::Sum => Linear::Jointly,
         Op::Cumulative(op) if op.kind == CumulativeKind::Sum => Linear::Jointly,
         Op::Fft(_) => Linear::Jointly,
-        Op::AxisReduce(op) if !matches!(op.kind, AxisReduceKind::Max | AxisReduceKind::Min) => Linear::Jointly,
-        Op::Ppermute(_) | Op::Pbroadcast(_) | Op::AllGather(_) | Op::AllGatherInvariant(_) | Op::AllGatherReduced(_) => {
+        Op::AxisReduce(op) if !matches!(op.kind, AxisReduceKind::Max | AxisReduceKind::Min) => {
             Linear::Jointly
         }
+        Op::Ppermute(_)
+        | Op::Pbroadcast(_)
+        | Op::AllGather(_)
+        | Op::AllGatherInvariant(_)
+        | Op::AllGatherReduced(_) => Linear::Jointly,
         Op::ReduceScatter(_) | Op::UnreducedReduceScatter(_) | Op::AllToAll(_) => Linear::Jointly,
         Op::Pvary(_) | Op::Preduced(_) | Op::ReducedVary(_) | Op::VaryUnreduced(_) => Linear::Jointly,
         _ => Linear::Never,

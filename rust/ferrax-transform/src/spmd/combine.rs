@@ -92,7 +92,11 @@ impl Combination {
 }
 
 /// Writes the sums of a group, which is empty then.
-fn made(rewriter: &mut Rewriter<'_>, group: &mut Group<'_>, pending: &mut FxHashMap<Var, usize>) -> Result<()> {
+fn made(
+    rewriter: &mut Rewriter<'_>,
+    group: &mut Group<'_>,
+    pending: &mut FxHashMap<Var, usize>,
+) -> Result<()> {
     let sums = std::mem::take(&mut group.sums);
     group.bytes = 0;
     for equation in &sums {

@@ -32,10 +32,9 @@ impl Erasure {
         for equation in &source.equations {
             let inputs = rewriter.atoms(&equation.inputs)?;
             match (&equation.op, equation.outputs.as_slice()) {
-                (
-                    Op::Pvary(_) | Op::Preduced(_) | Op::ReducedVary(_) | Op::VaryUnreduced(_),
-                    [output],
-                ) => rewriter.set(*output, inputs[0]),
+                (Op::Pvary(_) | Op::Preduced(_) | Op::ReducedVary(_) | Op::VaryUnreduced(_), [output]) => {
+                    rewriter.set(*output, inputs[0])
+                }
                 // Over the axes of a mesh, of which this is the last that is known, sums are those of devices.
                 (Op::AxisReduce(op), _)
                     if matches!(op.kind, AxisReduceKind::Sum | AxisReduceKind::SumUnreduced) =>

@@ -7,17 +7,15 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::super::Concatenate;
 use super::super::common::one;
 use super::super::index_space::*;
 use super::super::reduce::check_number;
-use super::super::Concatenate;
 use super::groups::{by_group, stacked};
 use super::reductions::device_sum;
 use super::{Groups, beside, merge_axes, only, shared, split_axis, times_size};
 use crate::rules::{self, Batch, Batched, Jvp, Row, Rules, Types};
-use crate::{
-    ArrayType, Atom, Builder, Dim, Result, Tensor, Type, internal_error, op_struct, value_error,
-};
+use crate::{ArrayType, Atom, Builder, Dim, Result, Tensor, Type, internal_error, op_struct, value_error};
 
 op_struct! {
     /// The arrays of all lanes along a new axis or, if `tiled`, one after the other along an old one.

@@ -54,7 +54,9 @@ op_struct! {
 impl AxisReduce {
     fn reduce_kind(&self) -> ReduceKind {
         match self.kind {
-            AxisReduceKind::Sum | AxisReduceKind::SumInvariant | AxisReduceKind::SumUnreduced => ReduceKind::Sum,
+            AxisReduceKind::Sum | AxisReduceKind::SumInvariant | AxisReduceKind::SumUnreduced => {
+                ReduceKind::Sum
+            }
             AxisReduceKind::Max => ReduceKind::Max,
             AxisReduceKind::Min => ReduceKind::Min,
         }
