@@ -236,6 +236,10 @@ pub fn place_results(
     if !program.says_places()
         && let Some(number) = spread(&numbers)
     {
+        if number & TYPED != 0 && numbers.iter().all(|&number| number == 0) {
+            let own = results.iter().map(|result| undivided(py, number, result.get().rank()));
+            return give(operands, results, own.collect::<PyResult<Vec<_>>>()?);
+        }
         return give(operands, results, std::iter::repeat(number));
     }
     let answer = match program.places.find(&numbers) {
@@ -289,6 +293,11 @@ pub fn place_pair(py: Python<'_>, operands: &[Operand<'_>; 2], result: &Py<Array
     };
     result.get().place.set(number);
     Ok(())
+}
+
+/// The number of what is made of nothing that was put anywhere, while a mesh of explicit axes is in use.
+fn undivided(py: Python<'_>, number: u32, rank: usize) -> PyResult<u32> {
+    rules(py)?.call_method1(intern!(py, "undivided"), (number, rank)).filtered(py)?.extract()
 }
 
 /// Errors: ValueError where a program says that a result is on a device on which it did not run.

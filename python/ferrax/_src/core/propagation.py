@@ -214,6 +214,14 @@ def _named(devices) -> str:
     return ", ".join(map(str, devices or ()))
 
 
+@functools.lru_cache(256)
+def undivided(number: int, rank: int) -> int:
+    """The number of an array of so many axes that nobody put anywhere, on the explicit axes of a mesh."""
+    sharding = numbered(number).sharding
+    assert isinstance(sharding, NamedSharding)
+    return number_of(NamedSharding(sharding.mesh, PartitionSpec(*[None] * rank)), committed=False)
+
+
 @functools.lru_cache(4096)
 def of_pair(x: int, y: int, x_shape: Sequence[int], y_shape: Sequence[int]) -> int:
     """The number of the result of an elementwise operation on two operands that are broadcast."""
