@@ -31,7 +31,14 @@ from ferrax._src.lax.elementwise import (
     sub,
 )
 from ferrax._src.lax.gather_scatter import gather
-from ferrax._src.lax.parallel import _bound_names, _differing, _group_size, _groups, all_gather, all_to_all
+from ferrax._src.lax.parallel import (
+    _bound_names,
+    _differing,
+    _group_size,
+    _groups,
+    all_gather,
+    all_to_all,
+)
 from ferrax._src.lax.reduce import reduce_max
 from ferrax._src.lax.shape import broadcast_in_dim, concatenate, expand_dims
 from ferrax._src.lax.slicing import index_in_dim, slice_in_dim
@@ -132,7 +139,9 @@ def _mapped(axis_name: tuple[Hashable, ...], arrays: tuple[Array, ...]) -> tuple
 def _check_vectors(vectors: tuple[Array, ...], lanes: int) -> None:
     for name, x in zip(_VECTORS, vectors, strict=True):
         if not dtypes.issubdtype(x.dtype, np.integer):
-            raise ValueError(f"{_NAME}: {name} has to have integers, got {describe(x)}; convert it with astype('int32')")
+            raise ValueError(
+                f"{_NAME}: {name} has to have integers, got {describe(x)}; convert it with astype('int32')"
+            )
         if x.ndim != 1 or not x.shape[0]:
             raise ValueError(
                 f"{_NAME}: {name} has to be a vector with an element for each slice, of {lanes} lanes at least "
