@@ -31,12 +31,6 @@ from ferrax._src.composed.ragged_dot import (
     ragged_dot_general as ragged_dot_general,
     ragged_dot_general_p as ragged_dot_general_p,
 )
-from ferrax._src.composed.ragged_exchange import (
-    precv as precv,
-    psend as psend,
-    ragged_all_to_all as ragged_all_to_all,
-    ragged_all_to_all_p as ragged_all_to_all_p,
-)
 from ferrax._src.composed.random_bits import (
     RandomAlgorithm as RandomAlgorithm,
     rng_bit_generator as rng_bit_generator,

@@ -43,6 +43,19 @@ def programs(mesh):
     def grouped(x):
         return lax.psum(x, "x", axis_index_groups=[[0, 3], [1, 2]])
 
+    def ragged(x):
+        """Each device sends one of its two rows to those at another place along y."""
+        lane = lax.axis_index(("x", "y"))
+        others = jnp.arange(8, dtype=jnp.int32)
+        sizes = jnp.where((others + lane) % 2 == 1, 1, 0)
+        return lax.ragged_all_to_all(
+            x, jnp.full((8, x.shape[1]), -1, x.dtype), others % 2, sizes, jnp.full(8, lane), sizes, axis_name=("x", "y")
+        )
+
+    def handed_on(x):
+        line = [(0, 1), (1, 3), (3, 2)]
+        return lax.precv(lax.optimization_barrier(lax.psend(x, "x", line)), x, "x", line)
+
     both, whole = P(("x", "y")), P()
     mapped = lambda f, i, o, **k: fx.shard_map(f, mesh=mesh, in_specs=i, out_specs=o, **k)  # noqa: E731
     out = (both, both, both, P("y"), P("x"), P("x", "y"))
@@ -54,6 +67,12 @@ def programs(mesh):
     yield "groups", mapped(grouped, (both,), both, check_vma=False), (X,)
     lossy = mapped(loss, (whole, both), whole)
     yield "gradient", fx.jit(fx.grad(lambda w, x: lossy(w, x))), (W, X)
+    spread = mapped(ragged, (both,), both)
+    yield "slices", spread, (X,)
+    yield "gradient of slices", fx.jit(fx.grad(lambda x: (spread(jnp.sin(x)) ** 2).sum())), (X,)
+    handed = mapped(handed_on, (both,), both)
+    yield "sends", handed, (X,)
+    yield "gradient of sends", fx.jit(fx.grad(lambda x: (handed(jnp.sin(x)) * X).sum())), (X,)
     yield "two functions", fx.jit(lambda w, x: steps(w, mapped(chosen, (both,), both)(x))[0] * 2), (W, X)
 
 

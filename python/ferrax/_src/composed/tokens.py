@@ -1,7 +1,7 @@
 """Tokens, comparisons in the total order, and numbers that differ each time.
 
 Tokens hold no data and trees of values have no leaves for them: effects are ordered by the programs
-themselves.
+themselves. Those of sends (`lax.psend`) are trees of what is sent.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.primitives import Primitive
-from ferrax._src.core.tokens import Token
+from ferrax._src.core.tokens import SentToken, Token
 from ferrax._src.lax import api as lax
 from ferrax._src.transforms.composites import composite
 from ferrax._src.tree import tree_util
@@ -29,7 +29,7 @@ def create_token(_: Any = None) -> Token:
 
 
 def after_all(*operands: Token) -> Token:
-    """A token after all these tokens.
+    """A token after all these tokens, which holds what those of sends hold.
 
     Errors: TypeError for what is no token.
 
@@ -56,11 +56,19 @@ def _after_all(*operands: Any) -> Token:
             raise TypeError(
                 f"Arguments to after_all must be tokens, got {operand!r} of type {type(operand)}"
             )
-    return Token(None)
+    sent = [token for token in operands if isinstance(token, SentToken)]
+    if not sent:
+        return Token(None)
+    return SentToken(
+        tuple(x for token in sent for x in token.values), tuple(send for token in sent for send in token.sends)
+    )
 
 
 tree_util.register_pytree_node(
     Token, lambda token: ((), None), lambda data, leaves: Token(None)
+)
+tree_util.register_pytree_node(
+    SentToken, lambda token: (token.values, token.sends), lambda sends, values: SentToken(tuple(values), sends)
 )
 
 create_token_p = _TokenPrimitive("create_token")

@@ -1,8 +1,12 @@
-"""Tokens: values without data that order effects. Programs here order them by themselves."""
+"""Tokens: values without data that order effects. Programs here order them by themselves.
+
+But for those of sends between the lanes of a named axis, which hold what is sent until it is received.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable
+from typing import Any, NamedTuple
 
 from ferrax._src.core import AbstractValue
 
@@ -44,4 +48,26 @@ class Token:
         """Waits for the array, if there is one."""
         if self._buf is not None:
             self._buf.block_until_ready()
+        return self
+
+
+class Sent(NamedTuple):
+    """Along which named axes something was sent, and the lanes: pairs of source and destination, sorted."""
+
+    axes: tuple[Hashable, ...]
+    pairs: tuple[tuple[int, int], ...]
+
+
+class SentToken(Token):
+    """A token of sends: for each the values that lanes get, and how they were sent."""
+
+    def __init__(self, values: tuple[Any, ...], sends: tuple[Sent, ...]) -> None:
+        super().__init__(None)
+        self.values = values
+        self.sends = sends
+
+    def block_until_ready(self) -> SentToken:
+        """Waits for the values."""
+        for x in self.values:
+            x.block_until_ready()
         return self

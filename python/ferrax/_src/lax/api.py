@@ -34,7 +34,9 @@ from ferrax._src.lax.elementwise import _convert_element_type as _convert_elemen
 from ferrax._src.lax.fft import *
 from ferrax._src.lax.gather_scatter import *
 from ferrax._src.lax.parallel import *
+from ferrax._src.lax.ragged import *
 from ferrax._src.lax.reduce import *
+from ferrax._src.lax.sends import *
 from ferrax._src.lax.shape import *
 from ferrax._src.lax.slicing import *
 from ferrax._src.lax.sorting import *
