@@ -19,6 +19,7 @@ import movement
 import new_shapes
 import normalisation
 import optax_adam
+import processes
 import products
 import programs
 import reductions
@@ -29,7 +30,7 @@ import training
 FAMILIES = (
     dispatch, new_shapes, kernels, reductions, normalisation, movement, products, attention,
     convolutions, functions, sorting, sampling, decompositions, fourier, models, training,
-    optax_adam, programs, control_flow, collectives, devices, compilation, first_calls,
+    optax_adam, programs, control_flow, collectives, devices, processes, compilation, first_calls,
 )  # fmt: skip
 
 # README's rows, by their names.
