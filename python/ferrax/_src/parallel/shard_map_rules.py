@@ -33,7 +33,7 @@ from ferrax._src.tracing import staging
 from ferrax._src.transforms.ad import Zero, is_undefined_primal
 
 
-def _bind(program, args, in_specs, out_specs, params):
+def bind_over(program, args, in_specs, out_specs, params):
     """The equation over another program for the parts."""
     check_vma, manual = params["check_vma"], params["newly_manual_axes"]
     jaxpr = ClosedJaxpr(differing(program, out_specs, manual, check_vma)).jaxpr
@@ -41,11 +41,11 @@ def _bind(program, args, in_specs, out_specs, params):
     return shard_map_p.bind(*args, **params)
 
 
-def _program(params):
+def program_of(params):
     return ClosedJaxpr(params["jaxpr"])._to_program()
 
 
-def _staged(function, types, params):
+def staged(function, types, params):
     """The program of a function of arrays of these types, on each device."""
     with on_each_device(params["mesh"], params["newly_manual_axes"], params["check_vma"]):
         return staging.stage(function, [core.ShapedArray(*ty) for ty in types], {})[0]
@@ -54,9 +54,9 @@ def _staged(function, types, params):
 def _jvp(primals, tangents, **params):
     # Two equations, so that reverse mode finds the outputs without tangents.
     there = [type(t) is not Zero for t in tangents]
-    primal, linear, flags = _program(params).linearize(there)
+    primal, linear, flags = program_of(params).linearize(there)
     count, in_specs, out_specs = len(flags), params["in_specs"], params["out_specs"]
-    kept_specs = [_kept(ty, params) for ty in primal.out_types[count:]]
+    kept_specs = [kept_spec(ty, params) for ty in primal.out_types[count:]]
     sources = _sources(primal, kept_specs, params)
     own = [number for number, source in enumerate(sources) if source is None]
     primal = primal.select_outputs([*range(count), *(count + number for number in own)])
@@ -81,15 +81,15 @@ def _jvp(primals, tangents, **params):
     if any(scalars):
         types = [((1,), *ty[1:]) if flag else ty for ty, flag in zip(linear.in_types, scalars)]
         types += linear.in_types[len(kept_specs) :]
-        primal = _staged(with_axes, primal.in_types, params)
-        linear = _staged(without_axes, types, params)
-    results = _bind(primal, primals, in_specs, (*out_specs, *own_specs), params)
+        primal = staged(with_axes, primal.in_types, params)
+        linear = staged(without_axes, types, params)
+    results = bind_over(primal, primals, in_specs, (*out_specs, *own_specs), params)
     rest = iter(results[count:])
     given_by = {"in_specs": primals, "out_specs": results}
     kept = [next(rest) if source is None else given_by[source[0]][source[1]] for source in sources]
     given = [(t, spec) for t, spec, flag in zip(tangents, in_specs, there) if flag]
     moved = iter(
-        _bind(
+        bind_over(
             linear,
             [*kept, *(t for t, _ in given)],
             (*kept_specs, *(spec for _, spec in given)),
@@ -123,7 +123,7 @@ def _sources(primal, kept_specs, params):
     return [source(atom, spec) for atom, spec in zip(outputs[count:], kept_specs)]
 
 
-def _kept(ty, params):
+def kept_spec(ty, params):
     """The spec of a value that is kept on each device."""
     mesh, manual = params["mesh"], params["newly_manual_axes"]
     lies = core.ShapedArray(*ty).manual_axis_type if params["check_vma"] else ManualAxisType(varying=manual)
@@ -136,7 +136,7 @@ def _kept(ty, params):
 def _transpose(cotangents, *args, **params):
     linear = [is_undefined_primal(x) for x in args]
     there = [type(ct) is not Zero for ct in cotangents]
-    program, flags = _program(params).transpose(linear, there)
+    program, flags = program_of(params).transpose(linear, there)
     known = [(x, spec) for x, spec, flag in zip(args, params["in_specs"], linear) if not flag]
     given = [(ct, _dual(spec)) for ct, spec, flag in zip(cotangents, params["out_specs"], there) if flag]
     wanted = [_dual(spec) for spec, flag in zip(params["in_specs"], flags) if flag]
@@ -144,7 +144,7 @@ def _transpose(cotangents, *args, **params):
         program = _shared(program, len(known), [spec for _, spec in given], wanted, params)
     operands = [x for x, _ in (*known, *given)]
     in_specs = [spec for _, spec in (*known, *given)]
-    found = iter(_bind(program, operands, in_specs, wanted, params))
+    found = iter(bind_over(program, operands, in_specs, wanted, params))
     return [next(found) if flag else None for flag in flags]
 
 
@@ -172,7 +172,7 @@ def _shared(program, count, given, wanted, params):
             for x, spec in zip(results, wanted)
         ]
 
-    return _staged(shared, program.in_types, params)
+    return staged(shared, program.in_types, params)
 
 
 def _batch(size, axis_name, trace_type, args, dims, **params):
@@ -180,16 +180,16 @@ def _batch(size, axis_name, trace_type, args, dims, **params):
     mesh, manual = params["mesh"], params["newly_manual_axes"]
     names = _divided_over(named_axes.batched_over(), params)
     size //= math.prod(mesh.shape[name] for name in names)
-    program, out_dims = _program(params).batch(size, list(dims), None, axis)
+    program, out_dims = program_of(params).batch(size, list(dims), None, axis)
     in_specs = [_with_axis(spec, dim, names) for spec, dim in zip(params["in_specs"], dims)]
     out_specs = [_with_axis(spec, dim, names) for spec, dim in zip(params["out_specs"], out_dims)]
     if names and params["check_vma"]:
-        program = _staged(
+        program = staged(
             lambda *args: apply_program(program, list(args)),
             [_varying_more(ty, spec, manual) for ty, spec in zip(program.in_types, in_specs)],
             params,
         )
-    return _bind(program, args, in_specs, out_specs, params), out_dims
+    return bind_over(program, args, in_specs, out_specs, params), out_dims
 
 
 def _divided_over(names, params):
