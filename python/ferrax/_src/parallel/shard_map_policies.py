@@ -5,7 +5,8 @@ derivative (`_jvp`) is four equations: one gives the values that the policy keep
 the outer checkpoint keeps them, too. Of these and the arguments the second gives the results, the third what the
 derivative needs, the fourth is the derivative. Forward, the first two run, and what they both compute is one
 computation once they are programs over whole arrays; backward, the third and the fourth, and the second if its results
-are needed. Invariant: nothing but the named values, arguments and results is kept from the one to the other.
+are needed. What only results need, and not the derivative, is computed again whatever the policy says of it. Invariant:
+nothing but the named values, arguments and results is kept from the one to the other.
 """
 
 from __future__ import annotations
