@@ -25,6 +25,7 @@ from ferrax._src.numpy import array_methods, at, index_checks, indexing, ref_ops
 from ferrax._src.parallel import (
     constraints,
     partition,  # noqa: F401  what compiled functions tell of devices
+    shard_map_policies,  # noqa: F401  derivatives in checkpoints
     shard_map_rules,  # noqa: F401  derivatives and batches
 )
 from ferrax._src.random import generators  # noqa: F401  those that keys are named after

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ferrax._src.base.effects import NamedAxisEffect
 from ferrax._src.core.jaxpr import (
     ClosedJaxpr,
     DropVar,
@@ -31,6 +32,9 @@ __all__ = [
 ]
 
 dce_rules: dict = {}
+# Parameters of calls that have an entry for each input, or each output.
+_OF_INPUTS = "in_shardings", "in_layouts", "donated_invars", "in_specs"
+_OF_OUTPUTS = "out_shardings", "out_layouts", "out_specs"
 
 
 def _flags(flags, count) -> list[bool]:
@@ -99,8 +103,13 @@ def convert_invars_to_constvars(jaxpr, count):
     return jaxpr.replace(constvars=[*jaxpr.constvars, *constvars], invars=invars)
 
 
+def _happens(eqn):
+    """Whether an equation does more than to give values. That it is over a named axis is nothing of that kind."""
+    return any(not isinstance(effect, NamedAxisEffect) for effect in eqn.effects)
+
+
 def _whole(used, eqn):
-    needed = bool(eqn.effects) or any(used)
+    needed = _happens(eqn) or any(used)
     return [needed for _ in eqn.invars], eqn if needed else None
 
 
@@ -118,7 +127,7 @@ def _dce(jaxpr, used, instantiate=False):
     return dce_jaxpr(jaxpr, used, instantiate)
 
 
-def _call_rule(param) -> Callable[[list[bool], JaxprEqn], tuple[list[bool], JaxprEqn | None]]:
+def call_rule(param: str) -> Callable[[list[bool], JaxprEqn], tuple[list[bool], JaxprEqn | None]]:
     def rule(used: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
         """Dead code of a call: `(which inputs are used, the equation that is left, or None)`.
 
@@ -130,28 +139,23 @@ def _call_rule(param) -> Callable[[list[bool], JaxprEqn], tuple[list[bool], Jaxp
         >>> partial_eval.dce_jaxpr_call_rule([False, False], call)
         ([False, False], None)
         """
-        if not any(used) and not eqn.effects:
+        if not any(used) and not _happens(eqn):
             return [False] * len(eqn.invars), None
         inner, used_inputs = _dce(eqn.params[param], used)
         params = dict(eqn.params, **{param: inner})
-        # Those with one entry an input or output.
-        for name in ("in_shardings", "in_layouts", "donated_invars"):
-            if name in params:
-                params[name] = tuple(_kept(params[name], used_inputs))
-        for name in ("out_shardings", "out_layouts"):
-            if name in params:
-                params[name] = tuple(_kept(params[name], used))
+        for names, flags in ((_OF_INPUTS, used_inputs), (_OF_OUTPUTS, used)):
+            params |= {name: tuple(_kept(params[name], flags)) for name in names if name in params}
         return used_inputs, _reduced(eqn, used_inputs, _kept(eqn.outvars, used), params)
 
     return rule
 
 
-dce_jaxpr_call_rule = _call_rule("call_jaxpr")
-dce_jaxpr_closed_call_rule = _call_rule("call_jaxpr")
+dce_jaxpr_call_rule = call_rule("call_jaxpr")
+dce_jaxpr_closed_call_rule = call_rule("call_jaxpr")
 
 
 def _cond(used, eqn):
-    if not any(used) and not eqn.effects:
+    if not any(used) and not _happens(eqn):
         return [False] * len(eqn.invars), None
     branches = eqn.params["branches"]
     wanted = [any(flags) for flags in zip(*(_dce(branch, used)[1] for branch in branches))]
@@ -162,7 +166,7 @@ def _cond(used, eqn):
 
 
 def _scan(used, eqn):
-    if not any(used) and not eqn.effects:
+    if not any(used) and not _happens(eqn):
         return [False] * len(eqn.invars), None
     params = eqn.params
     consts, carries = params["num_consts"], params["num_carry"]
@@ -188,8 +192,8 @@ def _scan(used, eqn):
     return inputs, _reduced(eqn, inputs, outvars, changed)
 
 
-dce_rules[builtin("jit")] = _call_rule("jaxpr")
-dce_rules[builtin("remat2")] = _call_rule("jaxpr")
+dce_rules[builtin("jit")] = call_rule("jaxpr")
+dce_rules[builtin("remat2")] = call_rule("jaxpr")
 dce_rules[builtin("cond")] = _cond
 dce_rules[builtin("scan")] = _scan
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from ferrax._src.base import effects as _effects
 from ferrax._src.base.errors import JaxprTypeError
 from ferrax._src.base.source_info import SourceInfo, named_stack
 from ferrax._src.core import primitive_params
-from ferrax._src.core.primitives import Primitive as Primitive, apply_program, builtin
+from ferrax._src.core.primitives import Primitive as Primitive, apply_program, aval_type, builtin
 
 _counter = itertools.count()
 
@@ -154,6 +155,9 @@ class Jaxpr:
     { lambda ; a:f32[]. let b:f32[] = neg a in (b,) }
     """
 
+    # What its equations are bound in, where that is not what its program is asked for in: axes that only they know.
+    _around: Callable[[], AbstractContextManager[None]] | None = None
+
     def __init__(
         self, constvars: Any, invars: Any, outvars: Any, eqns: Any,
         effects: Any = _effects.no_effects, debug_info: DebugInfo | None = None,
@@ -218,7 +222,9 @@ class Jaxpr:
         unknown = changes.keys() - set(fields)
         if unknown:
             raise TypeError(f"Jaxpr has no fields {sorted(unknown)}")
-        return Jaxpr(**({name: getattr(self, name) for name in fields} | changes))
+        changed = Jaxpr(**({name: getattr(self, name) for name in fields} | changes))
+        changed._around = self._around
+        return changed
 
     def _is_view(self) -> bool:
         return self._program is not None
@@ -227,13 +233,13 @@ class Jaxpr:
         """The program; its last inputs are the constvars."""
         if self._program is None:
             count = len(self.invars)
-            avals = [var.aval for var in (*self.invars, *self.constvars)]
-            self._program, _, _ = _core.trace_program(
-                lambda leaves: _evaluate(self, leaves[count:], leaves[:count]),
-                "stage",
-                self.debug_info.func_name,
-                [(aval.shape, aval.dtype, aval.weak_type) for aval in avals],
-            )
+            with nullcontext() if self._around is None else self._around():
+                self._program, _, _ = _core.trace_program(
+                    lambda leaves: _evaluate(self, leaves[count:], leaves[:count]),
+                    "stage",
+                    self.debug_info.func_name,
+                    [aval_type(var.aval) for var in (*self.invars, *self.constvars)],
+                )
         return self._program
 
     @property

@@ -51,6 +51,7 @@ from ferrax._src.lax.parallel import axis_index, psum
 from ferrax._src.lax.shape import broadcast, reshape, transpose
 from ferrax._src.lax.slicing import index_in_dim
 from ferrax._src.lax.varying import as_terms, lying
+from ferrax._src.parallel.part_jaxprs import know_axes
 from ferrax._src.tracing import staging
 from ferrax._src.tree import tree_util
 
@@ -569,6 +570,7 @@ over_processes: Callable[[Any, Any], Any] | None = None
 
 
 def _impl(*args, **params):
+    know_axes(params["jaxpr"], params["mesh"], params["newly_manual_axes"], params["check_vma"])
     if over_processes is not None and not _is_local(params["mesh"]):
         return over_processes(args, params)
     results = _whole(*(core.as_array(x, "shard_map") for x in args), **params)
@@ -595,6 +597,7 @@ def _with_devices(mesh, args) -> Mesh | None:
 
 
 def _abstract_eval(*avals, jaxpr, mesh, out_specs, newly_manual_axes, **params):
+    know_axes(jaxpr, mesh, newly_manual_axes, params["check_vma"])
     outs = []
     for atom, spec in zip(jaxpr.outvars, out_specs):
         aval = atom.aval

@@ -2,10 +2,10 @@
 
 What goes in is an equation's parameters, what comes out is the equation of the jaxpr that the native core makes
 of it. Values that a linear program keeps are cut along all axes over which they differ, scalars along an axis of
-their own. By types, a cotangent is summed over the devices where a value stopped to be the same on all of them, so
-that nothing is to be done here. Where types say nothing (`check_vma=False`) each device has a share of the cotangent
-of what `out_specs` says to be the same on all, and that of what `in_specs` says to be the same is the sum of theirs.
-Cost: that of the transformation of the jaxpr.
+their own; those that are arguments, or results that are cut so, are taken from there. By types, a cotangent is summed
+over the devices where a value stopped to be the same on all of them, so that nothing is to be done here. Where types
+say nothing (`check_vma=False`) each device has a share of the cotangent of what `out_specs` says to be the same on all,
+and that of what `in_specs` says to be the same is the sum of theirs. Cost: that of the transformation of the jaxpr.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import math
 from ferrax._src import core
 from ferrax._src.base import config
 from ferrax._src.core import named_axes
+from ferrax._src.core.dead_code import call_rule, dce_rules
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.manual_axes import ManualAxisType
 from ferrax._src.core.partition import PartitionSpec, names_of
@@ -26,12 +27,13 @@ from ferrax._src.core.primitives import (
 )
 from ferrax._src.lax.parallel import pmean, psum
 from ferrax._src.lax.shape import expand_dims, squeeze
+from ferrax._src.parallel.part_jaxprs import on_each_device
 from ferrax._src.parallel.shard_map import differing, named_in, shard_map_p
 from ferrax._src.tracing import staging
 from ferrax._src.transforms.ad import Zero, is_undefined_primal
 
 
-def _bind(program, args, in_specs, out_specs, params):
+def bind_over(program, args, in_specs, out_specs, params):
     """The equation over another program for the parts."""
     check_vma, manual = params["check_vma"], params["newly_manual_axes"]
     jaxpr = ClosedJaxpr(differing(program, out_specs, manual, check_vma)).jaxpr
@@ -39,29 +41,37 @@ def _bind(program, args, in_specs, out_specs, params):
     return shard_map_p.bind(*args, **params)
 
 
-def _program(params):
+def program_of(params):
     return ClosedJaxpr(params["jaxpr"])._to_program()
 
 
-def _staged(function, types, params):
+def staged(function, types, params):
     """The program of a function of arrays of these types, on each device."""
-    mesh, manual = params["mesh"], params["newly_manual_axes"]
-    axes = [(name, mesh.shape[name]) for name in mesh.axis_names if name in manual]
-    with named_axes.mesh_axes_of(axes, params["check_vma"]):
+    with on_each_device(params["mesh"], params["newly_manual_axes"], params["check_vma"]):
         return staging.stage(function, [core.ShapedArray(*ty) for ty in types], {})[0]
 
 
 def _jvp(primals, tangents, **params):
     # Two equations, so that reverse mode finds the outputs without tangents.
     there = [type(t) is not Zero for t in tangents]
-    primal, linear, flags = _program(params).linearize(there)
+    primal, linear, flags = program_of(params).linearize(there)
     count, in_specs, out_specs = len(flags), params["in_specs"], params["out_specs"]
-    kept_specs = [_kept(ty, params) for ty in primal.out_types[count:]]
-    scalars = [bool(spec.partitions) and not ty[0] for spec, ty in zip(kept_specs, primal.out_types[count:])]
+    kept_specs = [kept_spec(ty, params) for ty in primal.out_types[count:]]
+    sources = _sources(primal, kept_specs, params)
+    own = [number for number, source in enumerate(sources) if source is None]
+    primal = primal.select_outputs([*range(count), *(count + number for number in own)])
+    own_specs = [kept_specs[number] for number in own]
+    kept_specs = [
+        spec if source is None else params[source[0]][source[1]] for spec, source in zip(kept_specs, sources)
+    ]
+    own_scalars = [bool(spec.partitions) and not ty[0] for spec, ty in zip(own_specs, primal.out_types[count:])]
+    scalars = [False] * len(sources)
+    for number, flag in zip(own, own_scalars):
+        scalars[number] = flag
 
     def with_axes(*args):
         results = apply_program(primal, list(args))
-        residuals = [expand_dims(x, (0,)) if flag else x for x, flag in zip(results[count:], scalars)]
+        residuals = [expand_dims(x, (0,)) if flag else x for x, flag in zip(results[count:], own_scalars)]
         return [*results[:count], *residuals]
 
     def without_axes(*args):
@@ -71,14 +81,17 @@ def _jvp(primals, tangents, **params):
     if any(scalars):
         types = [((1,), *ty[1:]) if flag else ty for ty, flag in zip(linear.in_types, scalars)]
         types += linear.in_types[len(kept_specs) :]
-        primal = _staged(with_axes, primal.in_types, params)
-        linear = _staged(without_axes, types, params)
-    results = _bind(primal, primals, in_specs, (*out_specs, *kept_specs), params)
+        primal = staged(with_axes, primal.in_types, params)
+        linear = staged(without_axes, types, params)
+    results = bind_over(primal, primals, in_specs, (*out_specs, *own_specs), params)
+    rest = iter(results[count:])
+    given_by = {"in_specs": primals, "out_specs": results}
+    kept = [next(rest) if source is None else given_by[source[0]][source[1]] for source in sources]
     given = [(t, spec) for t, spec, flag in zip(tangents, in_specs, there) if flag]
     moved = iter(
-        _bind(
+        bind_over(
             linear,
-            [*results[count:], *(t for t, _ in given)],
+            [*kept, *(t for t, _ in given)],
             (*kept_specs, *(spec for _, spec in given)),
             [spec for spec, flag in zip(out_specs, flags) if flag],
             params,
@@ -88,7 +101,29 @@ def _jvp(primals, tangents, **params):
     return outs, [next(moved) if flag else Zero.from_primal_value(out) for out, flag in zip(outs, flags)]
 
 
-def _kept(ty, params):
+def _sources(primal, kept_specs, params):
+    """For each value that is kept behind the results where it is found too: `(the name of specs, number)`, or None."""
+    manual = params["newly_manual_axes"]
+    inputs, outputs, _ = primal.interface()
+    count = len(outputs) - len(kept_specs)
+    results = list(zip(outputs[:count], params["out_specs"]))
+
+    def source(atom, kept):
+        if not isinstance(atom, int):
+            return None
+        if atom in inputs:
+            return "in_specs", inputs.index(atom)
+        for number, (result, spec) in enumerate(results):
+            # A result has the parts of all devices if it is cut along the axes along which they differ, and no others.
+            if result == atom and not spec.unreduced and not kept.unreduced and spec.reduced == kept.reduced:
+                if set(named_in(spec, manual)) == set(names_of(kept.partitions)):
+                    return "out_specs", number
+        return None
+
+    return [source(atom, spec) for atom, spec in zip(outputs[count:], kept_specs)]
+
+
+def kept_spec(ty, params):
     """The spec of a value that is kept on each device."""
     mesh, manual = params["mesh"], params["newly_manual_axes"]
     lies = core.ShapedArray(*ty).manual_axis_type if params["check_vma"] else ManualAxisType(varying=manual)
@@ -101,7 +136,7 @@ def _kept(ty, params):
 def _transpose(cotangents, *args, **params):
     linear = [is_undefined_primal(x) for x in args]
     there = [type(ct) is not Zero for ct in cotangents]
-    program, flags = _program(params).transpose(linear, there)
+    program, flags = program_of(params).transpose(linear, there)
     known = [(x, spec) for x, spec, flag in zip(args, params["in_specs"], linear) if not flag]
     given = [(ct, _dual(spec)) for ct, spec, flag in zip(cotangents, params["out_specs"], there) if flag]
     wanted = [_dual(spec) for spec, flag in zip(params["in_specs"], flags) if flag]
@@ -109,7 +144,7 @@ def _transpose(cotangents, *args, **params):
         program = _shared(program, len(known), [spec for _, spec in given], wanted, params)
     operands = [x for x, _ in (*known, *given)]
     in_specs = [spec for _, spec in (*known, *given)]
-    found = iter(_bind(program, operands, in_specs, wanted, params))
+    found = iter(bind_over(program, operands, in_specs, wanted, params))
     return [next(found) if flag else None for flag in flags]
 
 
@@ -137,7 +172,7 @@ def _shared(program, count, given, wanted, params):
             for x, spec in zip(results, wanted)
         ]
 
-    return _staged(shared, program.in_types, params)
+    return staged(shared, program.in_types, params)
 
 
 def _batch(size, axis_name, trace_type, args, dims, **params):
@@ -145,16 +180,16 @@ def _batch(size, axis_name, trace_type, args, dims, **params):
     mesh, manual = params["mesh"], params["newly_manual_axes"]
     names = _divided_over(named_axes.batched_over(), params)
     size //= math.prod(mesh.shape[name] for name in names)
-    program, out_dims = _program(params).batch(size, list(dims), None, axis)
+    program, out_dims = program_of(params).batch(size, list(dims), None, axis)
     in_specs = [_with_axis(spec, dim, names) for spec, dim in zip(params["in_specs"], dims)]
     out_specs = [_with_axis(spec, dim, names) for spec, dim in zip(params["out_specs"], out_dims)]
     if names and params["check_vma"]:
-        program = _staged(
+        program = staged(
             lambda *args: apply_program(program, list(args)),
             [_varying_more(ty, spec, manual) for ty, spec in zip(program.in_types, in_specs)],
             params,
         )
-    return _bind(program, args, in_specs, out_specs, params), out_dims
+    return bind_over(program, args, in_specs, out_specs, params), out_dims
 
 
 def _divided_over(names, params):
@@ -185,6 +220,7 @@ def _with_axis(spec, dim, names):
     return spec.update(partitions=(*entries[:dim], own, *entries[dim:]))
 
 
+dce_rules[shard_map_p] = call_rule("jaxpr")
 primitive_jvps[shard_map_p] = _jvp
 primitive_transposes[shard_map_p] = _transpose
 axis_primitive_batchers[shard_map_p] = _batch

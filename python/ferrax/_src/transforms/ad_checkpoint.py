@@ -1,7 +1,10 @@
 """`checkpoint`: functions whose derivatives compute intermediate values again.
 
 A call is traced into a program and recorded as one op; what its derivative keeps is the native
-core's business, which asks the policy. See `checkpoint_policies` for policies.
+core's business, which asks the policy. See `checkpoint_policies` for policies. What an equation of `looked_into`
+does, such as `shard_map`, the core cannot see: there it becomes a checkpoint of the same policy, and what that keeps
+has a name by which it is kept outside, too. So it is where such equations are in the function or in functions that
+it calls, not in bodies of loops and branches, of which the policy is asked as of one operation.
 """
 
 from __future__ import annotations
@@ -15,17 +18,20 @@ from ferrax._src import core
 from ferrax._src.base import dtypes, effects, errors
 from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import abstract_type, api_util, float0
-from ferrax._src.core.jaxpr import ClosedJaxpr
-from ferrax._src.core.primitives import by_implementation
+from ferrax._src.core.jaxpr import ClosedJaxpr, bind_equation, interpret
+from ferrax._src.core.primitives import builtin, by_implementation
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing import known
 from ferrax._src.tracing.staging import Flat, stage
-from ferrax._src.transforms.checkpoint_policies import native_policy
+from ferrax._src.transforms.checkpoint_policies import native_policy, with_kept_within
 from ferrax._src.tree import tree_util
 
 __all__ = ["checkpoint", "checkpoint_name", "print_saved_residuals", "remat", "saved_residuals"]
 
 _absent = object()
+# By primitives whose equations have a jaxpr that policies are asked about: what gives the parameters of the equation
+# that is a checkpoint within, of `(params, policy, prevent_cse)`.
+looked_into: dict[Any, Callable[..., dict[str, Any]]] = {}
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -81,6 +87,8 @@ def checkpoint(
     if isinstance(static_argnums, int):
         static_argnums = (static_argnums,)
     native = native_policy(policy)
+    # Of programs that were seen: those to call, and by which policy.
+    seen: dict[_core.Program, tuple] = {}
     static_argnames = frozenset(
         api_util.as_tuple_of_strings(static_argnames, "checkpoint: static_argnames")
     )
@@ -103,14 +111,59 @@ def checkpoint(
         program, captured, touched, out_tree = _traced(fun, call, given, arrays, in_tree, dynamic, named)
         if any(map(_is_differentiated, arrays)):
             _check_effects(fun, program)
+        chosen = native
+        if native is not None and touched is None:
+            entry = seen.get(program)
+            if entry is None:
+                inner = _within(program, [*arrays, *captured], native, prevent_cse)
+                entry = (program, native) if inner is None else (inner, with_kept_within(policy))
+                if len(seen) >= _SEEN:
+                    seen.clear()
+                seen[program] = entry
+            program, chosen = entry
         results = by_implementation(
-            _core.checkpoint_call, program, native, prevent_cse, [*arrays, *captured]
+            _core.checkpoint_call, program, chosen, prevent_cse, [*arrays, *captured]
         )
         if touched is not None:
             results = touched.write_back(results)
         return out_tree.unflatten(results)
 
     return api_util.update_wrapper(api_boundary(checkpointed), fun)
+
+
+# So many programs a checkpointed function remembers.
+_SEEN = 16
+
+
+def _within(program, arrays, policy, prevent_cse):
+    """The program, for operands as these, whose equations of `looked_into` are checkpoints within; None if it has
+    none."""
+    if not _has_hidden(program):
+        return None
+    closed = ClosedJaxpr(program)
+
+    def apply(eqn, values):
+        rule = looked_into.get(eqn.primitive)
+        if rule is not None:
+            return list(eqn.primitive.bind(*values, **rule(eqn.params, policy, prevent_cse)))
+        if eqn.primitive is builtin("jit"):
+            inner = eqn.params["jaxpr"]
+            return interpret(inner.jaxpr, inner.consts, values, apply)
+        return bind_equation(eqn, values)
+
+    def opened(*args):
+        return interpret(closed.jaxpr, closed.consts, args, apply)
+
+    opened.__name__ = program.name
+    staged, captured, _ = stage(opened, arrays, {})
+    return staged.bind_constants(captured) if captured else staged
+
+
+def _has_hidden(program) -> bool:
+    for primitive, params, *_ in program.equations():
+        if primitive in looked_into or primitive == "jit" and _has_hidden(params["program"]):
+            return True
+    return False
 
 
 def _is_differentiated(array) -> bool:

@@ -20,6 +20,9 @@ from ferrax._src.core.primitives import builtin
 
 __all__ = ["Offloadable", "Recompute", "Saveable", "checkpoint_policies", "native_policy"]
 
+# The name of values that a policy keeps of what is done by each device, outside of that.
+KEPT_WITHIN = "kept within"
+
 
 class _Decision:
     """What a checkpoint policy may return for a value: `Saveable` or `Recompute`.
@@ -86,6 +89,8 @@ class _Asked:
         self.policy = policy
 
     def __call__(self, name, types, params):
+        if name == "name" and params["name"] == KEPT_WITHIN:
+            return True
         avals = [core.ShapedArray(*ty) for ty in types]
         return _saves(self.policy(primitive(name), *avals, **params), self.policy)
 
@@ -106,6 +111,14 @@ def native_policy(policy):
             f"{policy!r}; see ferrax.checkpoint_policies"
         )
     return _core.python_policy(api_util.fun_name(policy), _Asked(policy))
+
+
+def with_kept_within(policy):
+    """The native counterpart of a policy, for programs that have values of that name: they are kept, too."""
+    native, own = native_policy(policy), getattr(policy, "native", None)
+    if native is not own:
+        return native  # it knows the name by itself
+    return _core.either_policy(own, _core.builtin_policy("names", [KEPT_WITHIN]))
 
 
 def _native(name):
