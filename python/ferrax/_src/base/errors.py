@@ -70,7 +70,7 @@ def chain(tracer) -> str:
     return "\n  ".join(["From it back to an argument:", *lines]) + "\n" if lines else ""
 
 
-# Why the value of a tracer is not known, with what helps, where there is more to say than of others (`parallel/eager.py`).
+# Why the value of a tracer is not known, with what helps, where there is more to say (`parallel/eager.py`).
 why_unknown: Callable[[Any], str | None] | None = None
 
 

@@ -1,14 +1,15 @@
 """Values in the body of a `shard_map` that is called with arrays, outside of any trace.
 
-The body is staged as ever, once for all devices. Where Python asks one of its values what it is (`if`, `int`, `np.asarray`),
-and the value is by type the same on all devices, the equations that it depends on run over the devices, and the body goes
-on with what they gave; printing a value shows what each device has. The native core asks `_Body.answer`, of the frame that
-records the body, where it would raise otherwise (`ferrax-python/src/trace/staged.rs`).
+The body is staged as ever, once for all devices. Where Python asks one of its values what it is (`if`, `int`,
+`np.asarray`), and the value is by type the same on all devices, the equations that it depends on run over the
+devices, and the body goes on with what they gave; printing a value shows what each device has. The native core asks
+`_Body.answer`, of the frame that records the body, where it would raise otherwise
+(`ferrax-python/src/trace/staged.rs`).
 
 Invariants: nothing that is asked changes the program, and what happens, does so once: a value that depends on an
-equation that does something besides (a callback, a mutable array) has no answer. Answers are of this call's arguments, so that
-no program of a body that may have asked is kept for another (`watched` makes a new function each time). Each answer costs a run of
-all that the value depends on.
+equation that does something besides (a callback, a mutable array) has no answer. Answers are of this call's
+arguments, so that no program of a body that may have asked is kept for another (`watched` makes a new function each
+time). Each answer costs a run of all that the value depends on.
 """
 
 from __future__ import annotations
@@ -136,9 +137,9 @@ class _Body:
             along = f"the {'axes' if len(found) > 1 else 'axis'} {', '.join(found)} of the mesh"
             how = "differs from device to device" if lies.varying else "is a sum that is not made yet,"
             return (
-                f"By its type the value {how} along {along}, so that there is none for Python to go on with. Make it the "
-                "same on all devices first, by lax.psum, lax.pmax or another reduction over these axes. Or let each "
-                f"device decide for itself: {instead[0].lower()}{instead[1:]}."
+                f"By its type the value {how} along {along}, so that there is none for Python to go on with. Make it "
+                "the same on all devices first, by lax.psum, lax.pmax or another reduction over these axes. Or let "
+                f"each device decide for itself: {instead[0].lower()}{instead[1:]}."
             )
         if lies.reduced or _core.recorded_so_far(tracer) is not None:
             return None

@@ -227,7 +227,8 @@ def mapped(body, args, in_specs, out_specs, mesh, manual, check_vma, asked=False
     axes = [(name, mesh.shape[name]) for name in order]
     own = body
     if asked and core.trace_state_clean() and _is_local(mesh) and not any(type(x) is GlobalArray for x in args):
-        own = eager.watched(body, functools.partial(_part_of_program, args, in_specs, mesh, manual), mesh, axes, check_vma)
+        whole = functools.partial(_part_of_program, args, in_specs, mesh, manual)
+        own = eager.watched(body, whole, mesh, axes, check_vma)
     with named_axes.mesh_axes_of(axes, check_vma), using_abstract(inside):
         program, captured, flat = staging.stage(own, parts, {})
     out_specs = out_specs() if callable(out_specs) else out_specs
