@@ -200,6 +200,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         trace::ref_frames,
         trace::tracer_frame,
         trace::set_frame_refs,
+        trace::staged::set_frame_answer,
+        trace::staged::recorded_so_far,
         trace::add_ref_input,
         alias,
         jit::register_ref,

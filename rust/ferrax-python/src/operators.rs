@@ -88,7 +88,7 @@ operators! {
 /// The concrete array that `array` is or stands for, or the error that JAX
 /// raises for `what` on a tracer.
 fn require_concrete<'py>(slf: &Bound<'py, Array>, class: &str, asked: &str) -> PyResult<Bound<'py, Array>> {
-    match trace::concrete(slf)? {
+    match trace::asked(slf)? {
         Some(array) => Ok(array),
         None => Err(conversion_error(slf, class, asked)?),
     }

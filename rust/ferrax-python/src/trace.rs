@@ -2,7 +2,7 @@
 //!
 //! | frame | made by | a tracer's concrete value |
 //! |---|---|---|
-//! | stage | jit, make_jaxpr, eval_shape | never |
+//! | stage | jit, make_jaxpr, eval_shape | never, but where a function is traced for one call: `staged` |
 //! | diff | grad, vjp, jvp, linearize | on demand: the recorded prefix is evaluated, each value once |
 //! | value | rules and functions of custom derivatives under a diff frame | on demand, of inputs that have one |
 //! | batch | vmap | never |
@@ -14,6 +14,7 @@
 
 mod leaks;
 mod origin;
+pub mod staged;
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -29,11 +30,12 @@ use smallvec::SmallVec;
 
 use crate::array::{Array, Data, TracerData};
 use crate::convert::Operand;
-use crate::errors::{IntoPyResult, raise, to_py};
+use crate::errors::{IntoPyResult, to_py};
 use crate::program::PyProgram;
 use crate::{checks, drops::OfThread, eager, placement, source};
 
-pub use origin::{chain, describe};
+pub use origin::{chain, describe, unexpected_tracer};
+pub use staged::{asked, settled};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrameKind {
@@ -86,6 +88,8 @@ pub struct Frame {
     refs: Option<Py<PyAny>>,
     /// Which captured values are what a mutable array holds, with the identity of that.
     ref_inputs: Vec<(usize, usize)>,
+    /// What knows the values of a staged function that is traced for one call.
+    answer: Option<Py<PyAny>>,
     /// The scope in which the frame was made. Scopes in a staged program are relative to it.
     scope: Option<usize>,
 }
@@ -196,6 +200,7 @@ pub fn push(
         producers: Vec::new(),
         refs: None,
         ref_inputs: Vec::new(),
+        answer: None,
         scope: source::scope(),
     };
     let source = source::current(py);
@@ -660,30 +665,6 @@ pub fn concrete<'py>(array: &Bound<'py, Array>) -> PyResult<Option<Bound<'py, Ar
     }
 }
 
-/// The concrete array that `array` is or, in a rule of a custom derivative that no other derivative
-/// goes through, stands for. `None` where there is none.
-pub fn settled<'py>(array: &Bound<'py, Array>) -> PyResult<Option<Bound<'py, Array>>> {
-    let mut current = array.clone();
-    let mut derivatives = None;
-    loop {
-        let tracer = match &current.get().data {
-            Data::Concrete(_) => return Ok(Some(current)),
-            Data::Tracer(tracer) => tracer,
-        };
-        let kind = STACK
-            .with_borrow(|stack| stack.iter().find(|frame| frame.id == tracer.frame).map(|frame| frame.kind));
-        derivatives = match (kind, derivatives) {
-            (Some(FrameKind::Value), known) => Some(known.unwrap_or(0)),
-            (Some(FrameKind::Diff), Some(0)) => Some(1),
-            _ => return Ok(None),
-        };
-        match evaluate(array.py(), tracer, &current)? {
-            Some(value) => current = value,
-            None => return Ok(None),
-        }
-    }
-}
-
 /// The value one frame further out of a diff frame's variable.
 fn evaluate<'py>(
     py: Python<'py>,
@@ -763,29 +744,6 @@ fn run_equations(
         Ok(frame.values[wanted.index()].as_ref().map(|value| value.clone_ref(py)))
     })();
     (frames, value)
-}
-
-/// The error for a tracer whose frame is gone.
-pub fn unexpected_tracer(array: &Bound<'_, Array>) -> PyErr {
-    let py = array.py();
-    let ty = array.get().array_type().to_string();
-    let (made, function) = match &array.get().data {
-        Data::Tracer(tracer) => (
-            tracer.source.line().map(|line| format!(", made at {line},")).unwrap_or_default(),
-            origin::function_of(tracer.frame).map(|name| format!(", '{name}',")).unwrap_or_default(),
-        ),
-        Data::Concrete(_) => Default::default(),
-    };
-    let at = source::current(py).line().map(|line| format!("\n  at {line}")).unwrap_or_default();
-    raise(
-        py,
-        "UnexpectedTracerError",
-        (format!(
-            "Encountered an unexpected tracer of type {ty}{made} which belongs to a transformed function{function} that \
-         has already returned (a side effect, such as a global variable or an attribute, kept it), or to another \
-         thread. Return values from transformed functions instead of storing them.{at}"
-        ),),
-    )
 }
 
 /// Types of operands, for type rules.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -67,6 +68,17 @@ def chain(tracer) -> str:
     """The way back from a tracer to an argument, a line each, or "" where that is one step."""
     lines = _core.tracer_chain(tracer) if isinstance(tracer, _core.Array) else []
     return "\n  ".join(["From it back to an argument:", *lines]) + "\n" if lines else ""
+
+
+# Why the value of a tracer is not known, with what helps, where there is more to say (`parallel/eager.py`).
+why_unknown: Callable[[Any], str | None] | None = None
+
+
+def _advice(tracer, usual) -> str:
+    known = None
+    if why_unknown is not None and isinstance(tracer, _core.Array):
+        known = why_unknown(tracer)
+    return usual if known is None else known
 
 
 def _where(location) -> str:
@@ -137,13 +149,14 @@ class ConcretizationTypeError(JAXTypeError):
         who = f"{operation} needs a concrete value" if operation else "A concrete value is needed"
         head = f"{who}, but got the {_describe(tracer)}."
         context = f"{context.strip()}\n" if context else ""
-        super().__init__(
-            f"{head}\n{context}{_where(location)}{_origin(tracer, origin)}"
+        usual = (
             "The value is not known while the function is traced. If it decides a shape or the "
             "structure of the program, pass it as a static argument (jit's static_argnames), or "
             "compute it with NumPy outside; otherwise express the computation with array "
             f"operations{_INSTEAD.get(operation or '', '')}."
         )
+        where = f"{_where(location)}{_origin(tracer, origin)}"
+        super().__init__(f"{head}\n{context}{where}{_advice(tracer, usual)}")
 
 
 class TracerBoolConversionError(ConcretizationTypeError):
@@ -171,14 +184,16 @@ class TracerBoolConversionError(ConcretizationTypeError):
     """
 
     def __init__(self, tracer: Any, *, origin: str | None = None, location: str | None = None) -> None:
-        JAXTypeError.__init__(
-            self,
-            f"Attempted boolean conversion of the {_describe(tracer)}, as `if`, `while`, `and`, "
-            f"`or`, `not` and `assert` do.\n{_where(location)}{_origin(tracer, origin)}"
+        usual = (
             "The value is not known while the function is traced. Use jnp.where to choose between "
             "arrays, lax.cond between computations, lax.while_loop to loop, jnp.logical_and/or/not "
             "for Python's operators; or make the argument it depends on static (jit's "
-            "static_argnames).",
+            "static_argnames)."
+        )
+        JAXTypeError.__init__(
+            self,
+            f"Attempted boolean conversion of the {_describe(tracer)}, as `if`, `while`, `and`, "
+            f"`or`, `not` and `assert` do.\n{_where(location)}{_origin(tracer, origin)}{_advice(tracer, usual)}",
         )
 
 
@@ -199,12 +214,14 @@ class TracerIntegerConversionError(JAXTypeError):
     """
 
     def __init__(self, tracer: Any, *, origin: str | None = None, location: str | None = None) -> None:
-        super().__init__(
-            f"The __index__() method was called on the {_describe(tracer)}: a Python integer is "
-            f"needed here.\n{_where(location)}{_origin(tracer, origin)}"
+        usual = (
             "The value is not known while the function is traced. If it indexes a list, make the "
             "list an array with jnp.array; if it counts a loop, use lax.fori_loop; if it decides a "
-            "shape, make it static (jit's static_argnames).",
+            "shape, make it static (jit's static_argnames)."
+        )
+        super().__init__(
+            f"The __index__() method was called on the {_describe(tracer)}: a Python integer is "
+            f"needed here.\n{_where(location)}{_origin(tracer, origin)}{_advice(tracer, usual)}"
         )
 
 
@@ -227,12 +244,14 @@ class TracerArrayConversionError(JAXTypeError):
     """
 
     def __init__(self, tracer: Any, *, origin: str | None = None, location: str | None = None) -> None:
-        super().__init__(
-            f"NumPy called __array__(), for an array of concrete values, on the "
-            f"{_describe(tracer)}.\n{_where(location)}{_origin(tracer, origin)}"
+        usual = (
             "NumPy needs the values, which are not known while the function is traced. Use the "
             "function's counterpart in ferrax.numpy; convert NumPy arrays that are indexed by traced "
-            "values with jnp.asarray; call code that has no counterpart with ferrax.pure_callback.",
+            "values with jnp.asarray; call code that has no counterpart with ferrax.pure_callback."
+        )
+        super().__init__(
+            f"NumPy called __array__(), for an array of concrete values, on the "
+            f"{_describe(tracer)}.\n{_where(location)}{_origin(tracer, origin)}{_advice(tracer, usual)}"
         )
 
 

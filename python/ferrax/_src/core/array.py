@@ -6,6 +6,7 @@ import functools
 import math
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -77,12 +78,22 @@ class Shard:
 _TRACERS = {"stage": "JitTracer", "diff": "GradTracer", "value": "GradTracer", "batch": "VmapTracer"}
 
 
+def _traced(self: core.Array) -> str:
+    found = _core.tracer_frame(self)
+    name = "Tracer" if found is None else _TRACERS[found[1]]
+    sizes = ",".join(map(str, self.shape))
+    return f"{name}({'~' if self.weak_type else ''}{self.dtype.name}[{sizes}])"
+
+
+# What devices of a mesh have of a tracer, where that is known; None of others (`parallel/eager.py`).
+shown_on_devices: Callable[[core.Array], str | None] | None = None
+
+
 def _repr(self: core.Array) -> str:
     if isinstance(self, core.Tracer):
-        found = _core.tracer_frame(self)
-        name = "Tracer" if found is None else _TRACERS[found[1]]
-        sizes = ",".join(map(str, self.shape))
-        return f"{name}({'~' if self.weak_type else ''}{self.dtype.name}[{sizes}])"
+        if shown_on_devices is not None and (text := shown_on_devices(self)) is not None:
+            return text
+        return _traced(self)
     weak = ", weak_type=True" if self.weak_type else ""
     name = self.dtype.name
     if self.is_deleted():
@@ -122,7 +133,7 @@ def _formatted(self: core.Array, spec: str) -> str:
     if isinstance(self, core.Tracer):
         if spec:
             raise TypeError(
-                f"unsupported format string {spec!r} passed to {self!r}, whose value is not known "
+                f"unsupported format string {spec!r} passed to {_traced(self)}, whose value is not known "
                 f"while the function is traced: print it with ferrax.debug.print."
                 f"{core.traced_values([self])}"
             )

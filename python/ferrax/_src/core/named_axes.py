@@ -84,6 +84,11 @@ def named_axes_of(pairs):
     return _within((*_state.axes, *((name, int(size)) for name, size in pairs or ())), _state.manual)
 
 
+def no_axes():
+    """A context in which no axis is mapped over, whatever is outside of it."""
+    return _within((), ())
+
+
 def mesh_axes_of(pairs, typed):
     """As `named_axes_of`, of the axes of a mesh; `typed` says whether types say what varies over them."""
     own = {name: typed for name, _ in pairs}

@@ -51,6 +51,7 @@ from ferrax._src.lax.parallel import axis_index, psum
 from ferrax._src.lax.shape import broadcast, reshape, transpose
 from ferrax._src.lax.slicing import index_in_dim
 from ferrax._src.lax.varying import as_terms, lying
+from ferrax._src.parallel import eager
 from ferrax._src.parallel.part_jaxprs import know_axes
 from ferrax._src.tracing import staging
 from ferrax._src.tree import tree_util
@@ -205,14 +206,15 @@ def _shard_map(f, *, in_specs, out_specs, mesh, axis_names, check_vma):
             return f(*tree.unflatten(merged))
 
         functools.update_wrapper(body, f)
-        return mapped(body, given, flat_specs, out_specs, used, manual, check_vma)
+        return mapped(body, given, flat_specs, out_specs, used, manual, check_vma, asked=True)
 
     return sharded
 
 
-def mapped(body, args, in_specs, out_specs, mesh, manual, check_vma):
+def mapped(body, args, in_specs, out_specs, mesh, manual, check_vma, asked=False):
     """What `body(*parts of args)` returns on all devices, put together: `shard_map` of a function of
-    arrays, whose `in_specs` are flat. `out_specs` may be a function that is called when `body` was."""
+    arrays, whose `in_specs` are flat. `out_specs` may be a function that is called when `body` was. `asked`: whether
+    `body` may ask for values where nothing is traced."""
     args = [x if type(x) is GlobalArray else core.as_array(x, "shard_map") for x in args]
     pairs = enumerate(zip(in_specs, args))
     in_specs = [_of_argument(number, spec, x, mesh, manual) for number, (spec, x) in pairs]
@@ -225,8 +227,12 @@ def mapped(body, args, in_specs, out_specs, mesh, manual, check_vma):
     parts = [_part(number, x, spec, mesh, check_vma, inside) for number, (x, spec) in pairs]
     order = [name for name in mesh.axis_names if name in manual]
     axes = [(name, mesh.shape[name]) for name in order]
+    own = body
+    if asked and core.trace_state_clean() and _is_local(mesh) and not any(type(x) is GlobalArray for x in args):
+        whole = functools.partial(_part_of_program, args, in_specs, mesh, manual)
+        own = eager.watched(body, whole, mesh, axes, check_vma)
     with named_axes.mesh_axes_of(axes, check_vma), using_abstract(inside):
-        program, captured, flat = staging.stage(body, parts, {})
+        program, captured, flat = staging.stage(own, parts, {})
     out_specs = out_specs() if callable(out_specs) else out_specs
     out_types = program.out_types[: flat.out_tree.num_leaves]
     dummy = flat.out_tree.unflatten(range(len(out_types)))
@@ -248,6 +254,13 @@ def mapped(body, args, in_specs, out_specs, mesh, manual, check_vma):
     if any(type(x) is GlobalArray for x in operands) and not any(isinstance(x, core.Tracer) for x in operands):
         return flat.out_tree.unflatten(_impl(*operands, **params))
     return flat.out_tree.unflatten(shard_map_p.bind(*operands, **params))
+
+
+def _part_of_program(args, in_specs, mesh, manual, program, captured, spec):
+    """The one result of a program of the parts, put together by this spec."""
+    specs = (*in_specs, *[PartitionSpec()] * len(captured))
+    params = {"jaxpr": ClosedJaxpr(program).jaxpr, "mesh": mesh, "in_specs": specs, "out_specs": (spec,)}
+    return _whole(*args, *captured, **params, check_vma=False, newly_manual_axes=frozenset(manual))[0]
 
 
 def differing(program, specs, manual, check_vma):

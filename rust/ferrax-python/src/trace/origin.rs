@@ -11,6 +11,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Frame, STACK};
 use crate::array::{Array, Data, TracerData};
+use crate::errors::raise;
+use crate::source;
 
 /// Lines of a chain that are shown at its beginning and at its end, where it is longer.
 const SHOWN: (usize, usize) = (5, 3);
@@ -242,4 +244,27 @@ pub fn chain(array: &Bound<'_, Array>) -> PyResult<Vec<String>> {
         lines.splice(first..first + left_out, [format!("... {left_out} more lines ...")]);
     }
     Ok(lines)
+}
+
+/// The error for a tracer whose frame is gone.
+pub fn unexpected_tracer(array: &Bound<'_, Array>) -> PyErr {
+    let py = array.py();
+    let ty = array.get().array_type().to_string();
+    let (made, function) = match &array.get().data {
+        Data::Tracer(tracer) => (
+            tracer.source.line().map(|line| format!(", made at {line},")).unwrap_or_default(),
+            function_of(tracer.frame).map(|name| format!(", '{name}',")).unwrap_or_default(),
+        ),
+        Data::Concrete(_) => Default::default(),
+    };
+    let at = source::current(py).line().map(|line| format!("\n  at {line}")).unwrap_or_default();
+    raise(
+        py,
+        "UnexpectedTracerError",
+        (format!(
+            "Encountered an unexpected tracer of type {ty}{made} which belongs to a transformed function{function} that \
+         has already returned (a side effect, such as a global variable or an attribute, kept it), or to another \
+         thread. Return values from transformed functions instead of storing them.{at}"
+        ),),
+    )
 }
