@@ -1,7 +1,7 @@
 """Programs over several processes of one machine, beside JAX with as many.
 
-A step of training, the batch divided over two processes with a thread each, is timed by the step of one process with two
-threads: what dividing costs. ferrax's processes are joined by MPI, JAX's by the sockets of its own service.
+A step of training, the batch divided over two processes, is timed by the step of one process, with as many threads as
+there are cores: what dividing costs. ferrax's processes are joined by MPI, JAX's by the sockets of its own service.
 """
 
 from __future__ import annotations

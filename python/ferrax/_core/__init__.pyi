@@ -142,6 +142,7 @@ default_registry: PyTreeRegistry
 @disjoint_base
 class Array:
     __array_priority__: int
+    def __new__(cls, aval: Any, sharding: Any, arrays: Sequence[Array], committed: bool) -> Array: ...
     def __hash__(self) -> int: ...
     # Comparisons are elementwise, and so no booleans.
     def __eq__(self, value: object, /) -> Array: ...  # type: ignore[override]

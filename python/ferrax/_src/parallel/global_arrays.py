@@ -267,4 +267,4 @@ def _constructed(cls: type, aval: Any, sharding: Sharding, arrays: Sequence[Arra
 
 
 for _class in (core.Array, core.ArrayImpl):
-    _class.__new__ = staticmethod(_constructed)  # type: ignore[assignment,method-assign]
+    _class.__new__ = staticmethod(_constructed)  # type: ignore[method-assign]
