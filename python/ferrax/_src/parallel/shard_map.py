@@ -140,7 +140,8 @@ def smap(
 
     Example:
         >>> with ferrax.set_mesh(ferrax.make_mesh((1,), ("x",))):
-        ...     ferrax.smap(lambda x: 2 * x, in_axes=0, out_axes=0, axis_name="x")(jnp.arange(3))
+        ...     x = ferrax.device_put(jnp.arange(3), ferrax.P("x"))
+        ...     ferrax.smap(lambda x: 2 * x, in_axes=0, out_axes=0, axis_name="x")(x)
         Array([0, 2, 4], dtype=int32)
     """
     if f is None:
