@@ -67,7 +67,9 @@ def _ended(started: list[subprocess.Popen]) -> float | None:
             process.kill()
     if any(process.returncode for process in started):
         return None
-    return next((json.loads(text) for text in found if text.strip()), None)
+    # JAX's transport writes lines of its own.
+    lines = [line for text in found for line in text.splitlines() if not line.startswith("[")]
+    return json.loads(lines[-1]) if lines else None
 
 
 def _start(library, name, processes, number, port, before=(), **settings) -> subprocess.Popen:

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from mpi_launch import needs_mpi, run, start
+from mpi_launch import needs_mpi, run, run_text, start
 
 from ferrax.experimental import checkpoint
 
@@ -63,6 +63,24 @@ def test_all_end_with_one(kind, expected):
     status, out, err = run("failures.py", 4, kind)
     assert status != 0 and "nothing happened" not in out and expected in err
     assert time.monotonic() - begin < 30
+
+
+@pytest.mark.parametrize("said", ["", "os.environ['FERRAX_NUM_THREADS'] = '3'"])
+def test_processes_of_a_machine_share_its_cores(said):
+    """Unless the launcher or the user says how many threads each has."""
+    text = (
+        f"import os; {said}\n"
+        "import ferrax\n"
+        "before = ferrax.config.jax_num_threads\n"
+        "ferrax.distributed.initialize()\n"
+        "print(before, ferrax.config.jax_num_threads, len(os.sched_getaffinity(0)) < os.cpu_count())\n"
+    )
+    status, out, err = run_text(text, 2)
+    assert status == 0, err
+    for line in out.splitlines():
+        before, after, bound = line.split()
+        kept = said or bound == "True"
+        assert int(after) == (int(before) if kept else max(1, int(before) // 2))
 
 
 def test_who_is_missing():

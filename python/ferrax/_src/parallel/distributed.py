@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from ferrax._src.base import config, flags
 from ferrax._src.base.errors import user_stacklevel
 from ferrax._src.core import devices
 from ferrax._src.parallel import across, algorithms, mpi, ranks
@@ -218,8 +219,23 @@ def _join(num_processes, process_id, heartbeat_timeout, shutdown_timeout) -> Non
     devices.join_processes(joined.process, joined.processes)
     ranks.join(joined)
     across.install()
+    _share_cores(joined.local_processes)
     global_state.process_id, global_state.num_processes = joined.process, joined.processes
     global_state._joined, global_state._shutdown_timeout = joined, shutdown_timeout
+
+
+def _is_bound() -> bool:
+    """Whether this process may use some of the machine's cores alone."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return allowed is not None and len(allowed(0)) < (os.cpu_count() or 1)
+
+
+def _share_cores(processes: int) -> None:
+    """Gives this process its share of the machine's cores, where neither the launcher nor the user said how many."""
+    started = flags.THREADS_AT_START
+    unsaid = "FERRAX_NUM_THREADS" not in os.environ and config.config.jax_num_threads == started
+    if unsaid and processes > 1 and not _is_bound():
+        config.config.update("jax_num_threads", max(1, started // processes))
 
 
 def _check_devices(numbers) -> None:
