@@ -225,10 +225,13 @@ impl Builder {
     pub fn full(&mut self, ty: &ArrayType, value: Scalar) -> Result<Atom> {
         let literal = Atom::Literal(Literal { value, weak: ty.weak });
         let full = self.broadcast_scalar(literal, &ty.shape)?;
-        let own = self.type_of(full);
-        if value == Scalar::zero(ty.dtype) {
+        if ty.varying.is_empty() {
+            return Ok(full);
+        }
+        if value.is_zero() {
             return varying::cast_zeros(self, full, ty.varying);
         }
+        let own = self.type_of(full);
         varying::cast(self, full, &own, ty.varying)
     }
 

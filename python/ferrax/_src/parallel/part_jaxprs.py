@@ -22,15 +22,19 @@ from ferrax._src.core.mesh import (
 )
 
 
-@contextmanager
-def on_each_device(mesh: Mesh | AbstractMesh, manual: AbstractSet[Hashable], check_vma: bool) -> Iterator[None]:
-    """A context in which what is traced is done by each device along these axes of the mesh."""
+def inside(mesh: Mesh | AbstractMesh, manual: AbstractSet[Hashable]) -> AbstractMesh:
+    """The mesh in use, or this one if that has not these axes, as it is known where they are manual."""
     known = get_abstract_mesh()
     if known.empty or not manual <= set(known.axis_names):
         known = mesh.abstract_mesh
-    inside = known.update_axis_types(dict.fromkeys(manual, AxisType.Manual))
+    return known.update_axis_types(dict.fromkeys(manual, AxisType.Manual))
+
+
+@contextmanager
+def on_each_device(mesh: Mesh | AbstractMesh, manual: AbstractSet[Hashable], check_vma: bool) -> Iterator[None]:
+    """A context in which what is traced is done by each device along these axes of the mesh."""
     axes = [(name, mesh.shape[name]) for name in mesh.axis_names if name in manual]
-    with named_axes.mesh_axes_of(axes, check_vma), using_abstract(inside):
+    with named_axes.mesh_axes_of(axes, check_vma), using_abstract(inside(mesh, manual)):
         yield
 
 

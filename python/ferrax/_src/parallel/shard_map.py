@@ -30,11 +30,9 @@ from ferrax._src.core.lowering import lower_fun, register_lowering
 from ferrax._src.core.manual_axes import ManualAxisType, texts_of
 from ferrax._src.core.mesh import (
     AbstractMesh,
-    AxisType,
     Mesh,
     concrete_mesh,
     get_abstract_mesh,
-    using_abstract,
 )
 from ferrax._src.core.partition import PartitionSpec, entry_names, names_of
 from ferrax._src.core.placement import check_devices
@@ -52,7 +50,7 @@ from ferrax._src.lax.shape import broadcast, reshape, transpose
 from ferrax._src.lax.slicing import index_in_dim
 from ferrax._src.lax.varying import as_terms, lying
 from ferrax._src.parallel import eager
-from ferrax._src.parallel.part_jaxprs import know_axes
+from ferrax._src.parallel.part_jaxprs import inside, know_axes, on_each_device
 from ferrax._src.tracing import staging
 from ferrax._src.tree import tree_util
 
@@ -220,19 +218,15 @@ def mapped(body, args, in_specs, out_specs, mesh, manual, check_vma, asked=False
     pairs = enumerate(zip(in_specs, args))
     in_specs = [_of_argument(number, spec, x, mesh, manual) for number, (spec, x) in pairs]
     # Jitted functions in the body know the mesh by its axes, which are manual there.
-    known = mesh.abstract_mesh if get_abstract_mesh().empty else get_abstract_mesh()
-    if not manual <= set(known.axis_names):
-        known = mesh.abstract_mesh
-    inside = known.update_axis_types(dict.fromkeys(manual, AxisType.Manual))
+    known = inside(mesh, manual)
     pairs = enumerate(zip(args, in_specs))
-    parts = [_part(number, x, spec, mesh, check_vma, inside) for number, (x, spec) in pairs]
-    order = [name for name in mesh.axis_names if name in manual]
-    axes = [(name, mesh.shape[name]) for name in order]
+    parts = [_part(number, x, spec, mesh, check_vma, known) for number, (x, spec) in pairs]
     own = body
     if asked and core.trace_state_clean() and _is_local(mesh) and not any(type(x) is GlobalArray for x in args):
         whole = functools.partial(_part_of_program, args, in_specs, mesh, manual)
+        axes = [(name, mesh.shape[name]) for name in mesh.axis_names if name in manual]
         own = eager.watched(body, whole, mesh, axes, check_vma)
-    with named_axes.mesh_axes_of(axes, check_vma), using_abstract(inside):
+    with on_each_device(mesh, manual, check_vma):
         program, captured, flat = staging.stage(own, parts, {})
     out_specs = out_specs() if callable(out_specs) else out_specs
     out_types = program.out_types[: flat.out_tree.num_leaves]
@@ -397,7 +391,7 @@ def _counts(spec, rank, mesh) -> list[int]:
     return sizes + [1] * (rank - len(sizes))
 
 
-def _part(number, x, spec, mesh, check_vma, inside):
+def _part(number, x, spec, mesh, check_vma, known):
     """The type of one device's part of an argument; over the axes that are explicit inside, as the argument's."""
     if len(spec) > x.ndim:
         hint = " For scalars the spec is P()." if x.ndim == 0 else ""
@@ -421,13 +415,13 @@ def _part(number, x, spec, mesh, check_vma, inside):
             reduced=lies.reduced | spec.reduced,
         )
     sharding = None
-    if inside.explicit_axes:
+    if known.explicit_axes:
         entries = [
-            tuple(name for name in entry_names(entry) if name in inside.explicit_axes)
+            tuple(name for name in entry_names(entry) if name in known.explicit_axes)
             for entry in core.typeof(x).sharding.spec.partitions
         ]
         if any(entries):
-            sharding = NamedSharding(inside, PartitionSpec(*entries))
+            sharding = NamedSharding(known, PartitionSpec(*entries))
     return core.ShapeDtypeStruct(
         shape, x.dtype, weak_type=x.weak_type, sharding=sharding, manual_axis_type=lies
     )
@@ -550,8 +544,7 @@ def device_program(jaxpr, mesh, in_specs, out_specs, newly_manual_axes):
         results = apply_program(program, parts)
         return [psum(x, order(spec.unreduced)) for x, spec in zip(results, out_specs)]
 
-    axes = [(name, mesh.shape[name]) for name in mesh.axis_names if name in newly_manual_axes]
-    with named_axes.mesh_axes_of(axes, False):
+    with on_each_device(mesh, newly_manual_axes, False):
         types = [core.ShapedArray(*ty) for ty in program.in_types]
         return staging.stage(summing, types, {})[0].erase_varying()
 

@@ -5,7 +5,7 @@
 //! (additions, and what moves elements), those of the other one of them (products), the others being the same on all devices.
 
 use super::{Share, Varying, torn};
-use crate::ops::{AxisReduceKind, Binary, CumulativeKind, ReduceKind, ScatterKind, Unary};
+use crate::ops::{Binary, CumulativeKind, ReduceKind, ScatterKind, Unary};
 use crate::{Op, Result, Type, unsupported};
 
 /// Which operands of an op are sums, for the result to be one.
@@ -46,9 +46,7 @@ fn linear(op: &Op) -> Linear {
         Op::Reduce(op) if op.kind == ReduceKind::Sum => Linear::Jointly,
         Op::Cumulative(op) if op.kind == CumulativeKind::Sum => Linear::Jointly,
         Op::Fft(_) => Linear::Jointly,
-        Op::AxisReduce(op) if !matches!(op.kind, AxisReduceKind::Max | AxisReduceKind::Min) => {
-            Linear::Jointly
-        }
+        Op::AxisReduce(op) if op.is_sum() => Linear::Jointly,
         Op::Ppermute(_)
         | Op::Pbroadcast(_)
         | Op::AllGather(_)

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use ferrax_ir::ops::{AxisReduce, AxisReduceKind, Concatenate};
+use ferrax_ir::ops::{AxisReduce, Concatenate};
 use ferrax_ir::{ArrayType, Atom, DType, Dim, Equation, Op, Program, Result, Var};
 use rustc_hash::FxHashMap;
 
@@ -38,9 +38,8 @@ fn small_sum<'p>(program: &'p Program, equation: &'p Equation) -> Option<(&'p Ax
         return None;
     };
     let ty = program.types[operand.index()].as_array()?;
-    let is_sum = !matches!(op.kind, AxisReduceKind::Max | AxisReduceKind::Min);
     let small = ty.varying.is_empty() && bytes(ty).is_some_and(|bytes| (1..=SMALL).contains(&bytes));
-    (is_sum && op.axis_index_groups.is_none() && small).then_some((op, ty))
+    (op.is_sum() && op.axis_index_groups.is_none() && small).then_some((op, ty))
 }
 
 fn bytes(ty: &ArrayType) -> Option<usize> {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use ferrax_ir::ops::{AllGatherInvariant, AxisReduce, AxisReduceKind};
+use ferrax_ir::ops::{AxisReduce, AxisReduceKind};
 use ferrax_ir::varying::Varying;
 use ferrax_ir::{Op, Program, Result};
 use rustc_hash::FxHashMap;
@@ -43,16 +43,10 @@ impl Erasure {
                     rewriter.copy_as(equation, op.into(), &inputs)?;
                 }
                 (Op::AllGatherReduced(op), _) => {
-                    let op = AllGatherInvariant {
-                        all_gather_dimension: op.all_gather_dimension,
-                        axis_name: op.axis_name.clone(),
-                        axis_size: op.axis_size.clone(),
-                        tiled: op.tiled,
-                    };
-                    rewriter.copy_as(equation, op.into(), &inputs)?;
+                    rewriter.copy_as(equation, op.plain().into(), &inputs)?;
                 }
                 (Op::UnreducedReduceScatter(op), _) => {
-                    rewriter.copy_as(equation, op.scatter().into(), &inputs)?;
+                    rewriter.copy_as(equation, op.plain().into(), &inputs)?;
                 }
                 (op, _) => {
                     let op = op.map_programs(|program| self.program(program))?;

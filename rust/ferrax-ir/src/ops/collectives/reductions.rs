@@ -70,7 +70,8 @@ impl AxisReduce {
         }
     }
 
-    fn is_sum(&self) -> bool {
+    /// Whether it adds up, and is linear so.
+    pub fn is_sum(&self) -> bool {
         !matches!(self.kind, AxisReduceKind::Max | AxisReduceKind::Min)
     }
 

@@ -31,40 +31,65 @@ op_struct! {
     }
 }
 
-impl AllGatherInvariant {
-    fn gather(&self) -> AllGather {
-        AllGather {
-            all_gather_dimension: self.all_gather_dimension,
-            axis_index_groups: None,
-            axis_name: self.axis_name.clone(),
-            axis_size: self.axis_size.clone(),
-            tiled: self.tiled,
+/// An op that computes what `$plain` does, without groups of lanes, along the dimension `$dimension`; `$own` are the rules that
+/// types make its own.
+macro_rules! typed {
+    ($name:ident, $plain:ident, $dimension:ident, { $($own:tt)* }) => {
+        impl $name {
+            /// What it computes.
+            pub fn plain(&self) -> $plain {
+                $plain {
+                    $dimension: self.$dimension,
+                    axis_index_groups: None,
+                    axis_name: self.axis_name.clone(),
+                    axis_size: self.axis_size.clone(),
+                    tiled: self.tiled,
+                }
+            }
         }
-    }
+
+        impl Row for $name {
+            row_identity!();
+
+            fn infer(&self, inputs: &[Type]) -> Result<Types> {
+                self.plain().infer(inputs)
+            }
+
+            row_over_axes!(|op| &op.axis_name);
+        }
+
+        impl Rules for $name {
+            $($own)*
+
+            fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<Tangents> {
+                linear_jvp(self.clone(), b, eqn)
+            }
+
+            fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
+                beside(b, $name { $dimension: self.$dimension + 1, ..self.clone() }, eqn)
+            }
+
+            fn batch_named(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
+                self.plain().batch_named(b, eqn)
+            }
+
+            fn is_shared(&self) -> bool {
+                self.plain().is_shared()
+            }
+
+            rules_over_axes!(|op| &op.axis_name);
+        }
+    };
 }
 
-impl Row for AllGatherInvariant {
-    row_identity!();
-
-    fn infer(&self, inputs: &[Type]) -> Result<Types> {
-        self.gather().infer(inputs)
-    }
-
-    row_over_axes!(|op| &op.axis_name);
-}
-
-impl Rules for AllGatherInvariant {
-    fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<Tangents> {
-        linear_jvp(self.clone(), b, eqn)
-    }
-
+typed!(AllGatherInvariant, AllGather, all_gather_dimension, {
     /// All lanes have one cotangent, of which each takes the block that it gave.
     fn transpose(&self, b: &mut Builder, eqn: &rules::Transpose<'_>) -> Result<Cotangents> {
         let [axis_name] = self.axis_name.as_slice() else {
             return Err(internal_error!("{} over the axes {:?}", Self::NAME, self.axis_name));
         };
         if !linear_varying(eqn).contains(axis_name) {
-            return self.gather().transpose(b, eqn);
+            return self.plain().transpose(b, eqn);
         }
         let cotangent = only_cotangent(Self::NAME, eqn)?;
         let axis = self.all_gather_dimension;
@@ -81,53 +106,12 @@ impl Rules for AllGatherInvariant {
         one_cotangent(if self.tiled { part } else { b.squeeze(part, &[axis])? })
     }
 
-    fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
-        let op = AllGatherInvariant { all_gather_dimension: self.all_gather_dimension + 1, ..self.clone() };
-        beside(b, op, eqn)
-    }
-
-    fn batch_named(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
-        self.gather().batch_named(b, eqn)
-    }
-
-    fn is_shared(&self) -> bool {
-        true
-    }
-
     fn varies(&self, operands: Varying) -> Varying {
         operands.without_names(&self.axis_name)
     }
+});
 
-    rules_over_axes!(|op| &op.axis_name);
-}
-
-impl AllGatherReduced {
-    fn gather(&self) -> AllGather {
-        AllGather {
-            all_gather_dimension: self.all_gather_dimension,
-            axis_index_groups: None,
-            axis_name: self.axis_name.clone(),
-            axis_size: self.axis_size.clone(),
-            tiled: self.tiled,
-        }
-    }
-}
-
-impl Row for AllGatherReduced {
-    row_identity!();
-
-    fn infer(&self, inputs: &[Type]) -> Result<Types> {
-        self.gather().infer(inputs)
-    }
-
-    row_over_axes!(|op| &op.axis_name);
-}
-
-impl Rules for AllGatherReduced {
-    fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<Tangents> {
-        linear_jvp(self.clone(), b, eqn)
-    }
-
+typed!(AllGatherReduced, AllGather, all_gather_dimension, {
     fn transpose(&self, b: &mut Builder, eqn: &rules::Transpose<'_>) -> Result<Cotangents> {
         let cotangent = only_cotangent(Self::NAME, eqn)?;
         let back = UnreducedReduceScatter {
@@ -139,55 +123,13 @@ impl Rules for AllGatherReduced {
         one_cotangent(b.emit1(back, &[cotangent])?)
     }
 
-    fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
-        let op = AllGatherReduced { all_gather_dimension: self.all_gather_dimension + 1, ..self.clone() };
-        beside(b, op, eqn)
-    }
-
-    fn batch_named(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
-        self.gather().batch_named(b, eqn)
-    }
-
-    fn is_shared(&self) -> bool {
-        true
-    }
-
     fn varies(&self, operands: Varying) -> Varying {
         let reduced = self.axis_name.iter().map(|axis| Share::Reduced.mark(axis));
         operands.without_names(&self.axis_name).union(Varying::of(reduced))
     }
+});
 
-    rules_over_axes!(|op| &op.axis_name);
-}
-
-impl UnreducedReduceScatter {
-    /// What it computes.
-    pub fn scatter(&self) -> ReduceScatter {
-        ReduceScatter {
-            axis_index_groups: None,
-            axis_name: self.axis_name.clone(),
-            axis_size: self.axis_size.clone(),
-            scatter_dimension: self.scatter_dimension,
-            tiled: self.tiled,
-        }
-    }
-}
-
-impl Row for UnreducedReduceScatter {
-    row_identity!();
-
-    fn infer(&self, inputs: &[Type]) -> Result<Types> {
-        self.scatter().infer(inputs)
-    }
-
-    row_over_axes!(|op| &op.axis_name);
-}
-
-impl Rules for UnreducedReduceScatter {
-    fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<Tangents> {
-        linear_jvp(self.clone(), b, eqn)
-    }
-
+typed!(UnreducedReduceScatter, ReduceScatter, scatter_dimension, {
     fn transpose(&self, b: &mut Builder, eqn: &rules::Transpose<'_>) -> Result<Cotangents> {
         let cotangent = only_cotangent(Self::NAME, eqn)?;
         let back = AllGatherReduced {
@@ -199,18 +141,7 @@ impl Rules for UnreducedReduceScatter {
         one_cotangent(b.emit1(back, &[cotangent])?)
     }
 
-    fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
-        let op = UnreducedReduceScatter { scatter_dimension: self.scatter_dimension + 1, ..self.clone() };
-        beside(b, op, eqn)
-    }
-
-    fn batch_named(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
-        self.scatter().batch_named(b, eqn)
-    }
-
     fn varies(&self, operands: Varying) -> Varying {
         operands.without_names(&self.axis_name).union(Varying::of(self.axis_name.iter().cloned()))
     }
-
-    rules_over_axes!(|op| &op.axis_name);
-}
+});
