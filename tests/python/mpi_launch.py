@@ -44,6 +44,8 @@ def _start(arguments: list[str], count: int, **options) -> subprocess.Popen:
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         # Those of the tests, which have eight devices.
         "XLA_FLAGS": "", "FERRAX_NUM_CPU_DEVICES": "-1",
+        # What `print` writes is one piece with its end of line: lines of several processes do not mix.
+        "PYTHONUNBUFFERED": "",
         "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }  # fmt: skip
     command = [mpiexec(), *_options(), "-n", str(count), sys.executable, *arguments]

@@ -76,8 +76,9 @@ def test_processes_of_a_machine_share_its_cores(said):
         "print(before, ferrax.config.jax_num_threads, len(os.sched_getaffinity(0)) < os.cpu_count())\n"
     )
     status, out, err = run_text(text, 2)
-    assert status == 0, err
-    for line in out.splitlines():
+    lines = out.splitlines()
+    assert status == 0 and len(lines) == 2, err
+    for line in lines:
         before, after, bound = line.split()
         kept = said or bound == "True"
         assert int(after) == (int(before) if kept else max(1, int(before) // 2))
