@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ferrax_ir::{Effect, Equation, Program};
+use ferrax_ir::{Effect, Equation, Op, Program};
 use ferrax_transform::spmd::{self, Spec, Stated};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -174,7 +174,8 @@ pub fn partition(
     let mesh = spmd::Mesh { sizes: &mesh, names: &axes };
     let inputs: Vec<Spec> = inputs.into_iter().map(spec_of).collect();
     let outputs: Vec<Option<Spec>> = outputs.into_iter().map(|entries| entries.map(spec_of)).collect();
-    let found = spmd::partition(&program.program, &mesh, &inputs, &outputs, &mut |equation| {
+    let says = |op: &Op| primitive::of(op).is_some() && names.contains(op.name());
+    let found = spmd::partition(&program.program, &mesh, &inputs, &outputs, &says, &mut |equation| {
         ask(equation, &names, stated, Some(body)).map_err(stash)
     });
     let spmd::Partitioned { program, constants, outputs, communication } = found.py(py)?;

@@ -7,7 +7,8 @@
 
 use smallvec::SmallVec;
 
-use crate::rules::{self, Batch, Batched, FromParams, Jvp, Lowering, Row, Rules, Types, not_linear};
+use crate::rules::{self, Batch, Batched, Extents, FromParams, Jvp, Lowering, Row, Rules, Types, not_linear};
+use crate::shard_rule::{Cut, ShardRule};
 use crate::{
     ArrayType, Atom, Axes, Builder, DType, Dim, Param, Params, Result, Scalar, Shape, Sizes, Tensor, ToParam,
     Type, internal_error, string_enum, type_error, unsupported,
@@ -17,7 +18,7 @@ use super::accumulate;
 use super::common::{one, same_dtype};
 use super::gather::{Placement, check_axes, check_disjoint, check_indices};
 use super::index_space::*;
-use super::{Binary, Compare, Gather, GatherMode};
+use super::{AxisReduceKind, Binary, Compare, Gather, GatherMode};
 
 string_enum! {
     /// How an update combines with what is there.
@@ -42,6 +43,18 @@ pub struct Scatter {
     pub mode: GatherMode,
     pub unique_indices: bool,
     pub indices_are_sorted: bool,
+}
+
+impl ScatterKind {
+    /// How what devices make of some of the updates each is put together, if it can be.
+    pub fn fold(self) -> Option<AxisReduceKind> {
+        match self {
+            ScatterKind::Add | ScatterKind::Sub => Some(AxisReduceKind::Sum),
+            ScatterKind::Min => Some(AxisReduceKind::Min),
+            ScatterKind::Max => Some(AxisReduceKind::Max),
+            ScatterKind::Set | ScatterKind::Mul => None,
+        }
+    }
 }
 
 impl FromParams for Scatter {
@@ -97,6 +110,38 @@ impl Scatter {
             unique_indices: self.unique_indices,
             indices_are_sorted: self.indices_are_sorted,
         })
+    }
+
+    /// Updates are cut over index axes where what is made of some of them can be put together with what is made of others.
+    /// Axes of the operand into which windows are put at an index stay whole.
+    fn cut(&self, inputs: &[Extents<'_>], outputs: &[Extents<'_>]) -> ShardRule {
+        let mut rule = ShardRule::apart(inputs, outputs);
+        let [operand, indices, updates] = inputs else { return rule };
+        let of_indices = other_axes(updates.sizes.len(), &self.update_window_dims);
+        let mut windows = self.update_window_dims.iter();
+        for axis in 0..operand.sizes.len() {
+            if let Some(pair) = self.operand_batching_dims.iter().position(|&batching| batching == axis) {
+                let along = self.scatter_indices_batching_dims[pair];
+                rule.share(0, axis, 0, axis, Cut::Pass);
+                rule.share(1, along, 0, axis, Cut::Pass);
+                rule.share(2, of_indices[along], 0, axis, Cut::Pass);
+                continue;
+            }
+            let window = match self.inserted_window_dims.contains(&axis) {
+                true => None,
+                false => windows.next().filter(|&&dim| updates.sizes[dim] == operand.sizes[axis]),
+            };
+            rule.share(0, axis, 0, axis, if window.is_some() { Cut::Pass } else { Cut::Shift });
+            if let Some(&dim) = window {
+                rule.share(2, dim, 0, axis, Cut::Pass);
+            }
+        }
+        for (along, &dim) in of_indices.iter().enumerate().take(indices.sizes.len() - 1) {
+            if self.kind.fold().is_some() && !self.scatter_indices_batching_dims.contains(&along) {
+                rule.fold((1, along), (2, dim));
+            }
+        }
+        rule
     }
 
     fn with_kind(&self, kind: ScatterKind) -> Scatter {
@@ -342,6 +387,10 @@ impl Rules for Scatter {
 
     fn updates_operand(&self) -> bool {
         true
+    }
+
+    fn shard(&self, inputs: &[Extents<'_>], outputs: &[Extents<'_>]) -> Result<ShardRule> {
+        Ok(self.cut(inputs, outputs))
     }
 }
 

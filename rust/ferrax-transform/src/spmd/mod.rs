@@ -6,6 +6,7 @@ mod erase;
 mod graph;
 mod halo;
 mod local;
+mod open;
 mod partial;
 mod partition;
 mod propagate;

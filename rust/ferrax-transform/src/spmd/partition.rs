@@ -5,7 +5,7 @@
 //! cut is found by `propagate`. An equation is done on parts where its rule (`ferrax_ir::shard_rule`) says exactly what becomes of
 //! them: what it folds over a cut axis is folded over the devices, at once into parts if the result is cut over these axes; else
 //! (windows that reach into neighbouring parts: `halo`) its operands are gathered and each device does all of it. Loops and branches are those of the parts; conditions are computed of
-//! whole arrays, so that all devices go on alike. Calls are opened. Cost: linear in the opened program.
+//! whole arrays, so that all devices go on alike. Calls, and ops that are made of others, are opened (`open`). Cost: linear in the opened program.
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ use super::assign::{assign, sides};
 use super::graph::{Asked, Frame, OneDevice, Value};
 use super::halo::{Halo, halos};
 use super::local;
+use super::open::opened;
 use super::partial::{Partial, Terms};
 use super::propagate::{MeshAxes, Spec, fitting, settled};
 use super::reshard::{Communication, Lane, Mesh, Part};
 use crate::cse::cse;
 use crate::dce::dce;
-use crate::inline::{Inline, inline};
 use crate::rewrite::at;
 
 /// See the head of the file.
@@ -39,16 +39,18 @@ pub struct Partitioned {
     pub communication: Vec<Communication>,
 }
 
-/// See the head of the file. Outputs of which nothing is said are cut as `propagate` finds.
+/// See the head of the file. Outputs of which nothing is said are cut as `propagate` finds. `asked` is asked of each equation
+/// whose op `says` how it is cut, and of others, of which it knows nothing.
 pub fn partition(
     program: &Program,
     mesh: &Mesh<'_>,
     inputs: &[Spec],
     outputs: &[Option<Spec>],
+    says: &dyn Fn(&Op) -> bool,
     asked: Asked<'_>,
 ) -> Result<Partitioned> {
     // What nobody uses would be exchanged all the same: devices wait for each other.
-    let program = &dce(&cse(&inline(program, Inline::All)?)?)?;
+    let program = &dce(&cse(&opened(program, says)?)?)?;
     let given: Vec<Option<Spec>> = inputs.iter().cloned().map(Some).collect();
     let settled = settled(program, mesh.sizes, &given, outputs, asked)?;
     let mut lane = Lane::new(program.name.clone(), mesh);
@@ -274,7 +276,7 @@ impl Walk<'_> {
         if !rule.exact {
             return all_of_it(lane, step, operands);
         }
-        let fold = fold_of(row, &inputs)?;
+        let fold = fold_of(&equation.op, row, &inputs)?;
         let halos = match (operands, result_sizes.as_slice()) {
             ([first, ..], [result]) => halos(&equation.op, &rule, &first.sizes, result),
             _ => SmallVec::new(),
@@ -300,15 +302,25 @@ impl Walk<'_> {
         if !local::gives(&op, &given, &local_types) {
             return all_of_it(lane, step, operands);
         }
+        let folded = rule.factors.iter().zip(&cut).filter(|(factor, _)| factor.cut == Cut::Fold);
+        let over: MeshAxes = folded.flat_map(|(_, axes)| axes.iter().copied()).collect();
+        let added_to = match &equation.op {
+            Op::Scatter(_) if !over.is_empty() && fold == Some(AxisReduceKind::Sum) => operands.first(),
+            _ => None,
+        };
         lane.needed_by = equation.op.name().to_string();
-        let atoms = operands.iter().zip(&needed).map(|(part, spec)| lane.laid_out(part, spec));
-        let mut atoms = atoms.collect::<Result<Vec<_>>>()?;
+        let mut atoms = Vec::with_capacity(operands.len());
+        for (number, (part, spec)) in operands.iter().zip(&needed).enumerate() {
+            atoms.push(match (number, added_to, &given[number]) {
+                // What the sums are added to counts once.
+                (0, Some(_), Type::Array(ty)) => lane.b.zeros(ty)?,
+                _ => lane.laid_out(part, spec)?,
+            });
+        }
         for halo in &halos {
             lane.needed_by.clear();
             atoms[0] = halo.widened(lane, atoms[0], &cut[usize::from(halo.factor())])?;
         }
-        let folded = rule.factors.iter().zip(&cut).filter(|(factor, _)| factor.cut == Cut::Fold);
-        let over: MeshAxes = folded.flat_map(|(_, axes)| axes.iter().copied()).collect();
         let narrow = outputs.first().map_or(DType::Bool, |output| output.dtype);
         let sums = !over.is_empty() && fold == Some(AxisReduceKind::Sum);
         if let (true, Some(wide)) = (sums, local::in_wide(&op, &local_types)) {
@@ -330,13 +342,17 @@ impl Walk<'_> {
         }
         if let (false, Some(kind), [result]) = (over.is_empty(), fold, results.as_mut_slice()) {
             lane.needed_by.clear();
-            if lane.may_wait && sums && lane.b.dtype(result.atom) == narrow {
+            if lane.may_wait && sums && added_to.is_none() && lane.b.dtype(result.atom) == narrow {
                 lane.waiting = Some(over);
                 return Ok(results);
             }
             fold_over(lane, result, kind, &over, &wanted[0])?;
             if lane.b.dtype(result.atom) != narrow {
                 result.atom = lane.b.convert(result.atom, narrow)?;
+            }
+            if let Some(part) = added_to {
+                let before = lane.laid_out(part, &result.spec)?;
+                result.atom = lane.b.add(before, result.atom)?;
             }
         }
         Ok(results)
@@ -571,7 +587,10 @@ fn summed(lane: &mut Lane<'_>, partial: &mut Partial, atoms: &[Atom], known: &mu
 }
 
 /// How the results of parts are folded; `None` if they cannot be.
-fn fold_of(row: &dyn Rules, inputs: &[Extents<'_>]) -> Result<Option<AxisReduceKind>> {
+fn fold_of(op: &Op, row: &dyn Rules, inputs: &[Extents<'_>]) -> Result<Option<AxisReduceKind>> {
+    if let Op::Scatter(op) = op {
+        return Ok(op.kind.fold());
+    }
     let [input] = inputs else { return Ok(Some(AxisReduceKind::Sum)) };
     let kind = row.reduction(*input)?.map(|reduction| reduction.kind);
     Ok(match kind {
