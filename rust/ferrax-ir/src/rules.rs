@@ -200,6 +200,11 @@ pub trait Rules: Row {
         shard_rule::derived(self, inputs, outputs)
     }
 
+    /// The op that does to the parts of its operands, of these types, what it does to the whole, if it keeps types of operands.
+    fn of_parts(&self, _operands: &[Type]) -> Result<Option<crate::Op>> {
+        Ok(None)
+    }
+
     /// The work for an element of the output, which has this dtype, in additions.
     fn cost(&self, _output: DType) -> u32 {
         u32::from(self.lower() != Lowering::Movement)

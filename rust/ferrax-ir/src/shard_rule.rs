@@ -78,6 +78,19 @@ impl ShardRule {
         rule
     }
 
+    /// All axes are, but along these elements depend on others.
+    pub fn coupled(axes: &[usize], inputs: &[Extents<'_>], outputs: &[Extents<'_>]) -> ShardRule {
+        let mut rule = ShardRule { exact: true, ..ShardRule::alike(inputs, outputs) };
+        for &axis in axes {
+            let of_axis = rule.operands.iter().chain(&rule.results).filter_map(|factors| factors.get(axis));
+            for factor in of_axis.flatten() {
+                let cut = &mut rule.factors[usize::from(*factor)].cut;
+                *cut = (*cut).max(Cut::Shift);
+            }
+        }
+        rule
+    }
+
     /// The leading axes are cut together: what comes behind them is whole.
     pub fn leading(count: usize, inputs: &[Extents<'_>], outputs: &[Extents<'_>]) -> ShardRule {
         let mut rule = ShardRule::apart(inputs, outputs);
@@ -142,15 +155,7 @@ pub fn derived(
     if let Some(input) = inputs.first()
         && let Some(coupled) = op.coupled_axes(input.sizes.len())
     {
-        let mut rule = ShardRule { exact: true, ..ShardRule::alike(inputs, outputs) };
-        for axis in coupled {
-            let of_axis = rule.operands.iter().chain(&rule.results).filter_map(|factors| factors.get(axis));
-            for factor in of_axis.flatten() {
-                let cut = &mut rule.factors[usize::from(*factor)].cut;
-                *cut = (*cut).max(Cut::Shift);
-            }
-        }
-        return Ok(rule);
+        return Ok(ShardRule::coupled(&coupled, inputs, outputs));
     }
     let [output] = outputs else { return Ok(ShardRule::alike(inputs, outputs)) };
     if let Some(map) = op.index_map(inputs, *output)? {

@@ -8,7 +8,8 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ferrax_ir::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types, WithTangents};
+use ferrax_ir::rules::{Batch, Batched, Extents, Jvp, Lowering, Row, Rules, Transpose, Types, WithTangents};
+use ferrax_ir::shard_rule::ShardRule;
 use ferrax_ir::{
     Atom, Builder, Effect, Effects, Extension, Op, Param, Program, Result, Tensor, Type, internal_error,
 };
@@ -129,6 +130,14 @@ impl PythonPrimitive {
         let answer = rule(py, name)?.call1(PyTuple::new(py, all)?)?;
         let program = answer.get_item(0)?.cast_into::<PyProgram>()?.get().program.clone();
         Ok((program, answer.get_item(1)?.extract()?))
+    }
+}
+
+impl PythonPrimitive {
+    /// The axes along which elements depend on others, if the primitive says that parts along all others are made alike.
+    pub fn coupled(&self) -> Result<Option<Vec<usize>>> {
+        Python::attach(|py| rule(py, "coupled_axes")?.call1((&*self.primitive, &*self.params))?.extract())
+            .map_err(stash)
     }
 }
 
@@ -286,6 +295,23 @@ impl Rules for PythonPrimitive {
             Ok(true) => Lowering::Library,
             _ => Lowering::Expand,
         }
+    }
+
+    /// As the primitive says; else a guess.
+    fn shard(&self, inputs: &[Extents<'_>], outputs: &[Extents<'_>]) -> Result<ShardRule> {
+        Ok(match self.coupled()? {
+            Some(axes) => ShardRule::coupled(&axes, inputs, outputs),
+            None => ShardRule::alike(inputs, outputs),
+        })
+    }
+
+    fn of_parts(&self, operands: &[Type]) -> Result<Option<Op>> {
+        Python::attach(|py| {
+            let (primitive, params) = (self.primitive.bind(py), self.params.bind(py));
+            let (outputs, effects) = infer(primitive, params, operands)?;
+            applied(primitive, params, operands.into(), outputs, effects).map(Some)
+        })
+        .map_err(stash)
     }
 
     fn expand(&self, b: &mut Builder, inputs: &[Atom]) -> Result<SmallVec<[Atom; 1]>> {

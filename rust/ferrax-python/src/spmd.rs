@@ -174,8 +174,11 @@ pub fn partition(
     let mesh = spmd::Mesh { sizes: &mesh, names: &axes };
     let inputs: Vec<Spec> = inputs.into_iter().map(spec_of).collect();
     let outputs: Vec<Option<Spec>> = outputs.into_iter().map(|entries| entries.map(spec_of)).collect();
-    let says = |op: &Op| primitive::of(op).is_some() && names.contains(op.name());
-    let found = spmd::partition(&program.program, &mesh, &inputs, &outputs, &says, &mut |equation| {
+    let stays = |op: &Op| match primitive::of(op) {
+        Some(primitive) => Ok(names.contains(op.name()) || primitive.coupled()?.is_some()),
+        None => Ok(false),
+    };
+    let found = spmd::partition(&program.program, &mesh, &inputs, &outputs, &stays, &mut |equation| {
         ask(equation, &names, stated, Some(body)).map_err(stash)
     });
     let spmd::Partitioned { program, constants, outputs, communication } = found.py(py)?;

@@ -255,7 +255,7 @@ impl Program {
             None => vec![None; self.outputs().len()],
         };
         let axes = spmd::Mesh { sizes: &mesh.sizes, names: &mesh.names };
-        let found = spmd::partition(self.ir(), &axes, &given, &wanted, &|_| false, &mut |_| Ok(None))?;
+        let found = spmd::partition(self.ir(), &axes, &given, &wanted, &|_| Ok(false), &mut |_| Ok(None))?;
         let mut program = found.program;
         let vars = program.inputs.split_off(given.len());
         program.constants.extend(vars.into_iter().zip(found.constants));

@@ -19,6 +19,7 @@ from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.primitives import (
     axis_primitive_batchers,
     builtin,
+    coupled_axes,
     primitive_jvps,
     primitive_transposes,
 )
@@ -47,6 +48,17 @@ def _static(value):
 
 
 _known = functools.lru_cache(maxsize=256)(_windows.Windows)
+
+
+def spanned_axes(**params) -> list[int]:
+    """The axes along which windows have more than the element at their place."""
+    plain = {"padding": (0, 0)}
+    values = [
+        [_static(value) == plain.get(name, 1) for value in params[name]]
+        for name in _FIELDS
+        if name in params
+    ]
+    return [axis for axis, kept in enumerate(zip(*values)) if not all(kept)]
 
 
 def _batched_params(params, dim):
@@ -201,3 +213,8 @@ def _reduce(*args, computation, jaxpr, dimensions):
 
 reduce_window_p = composite("reduce_window", _reduce_window, multiple_results=True)
 reduce_p = composite("reduce", _reduce, multiple_results=True)
+for _primitive in (
+    reduce_window_p, reduce_window_sum_p, reduce_window_max_p, reduce_window_min_p,
+    select_and_gather_add_p, select_and_scatter_add_p,
+):  # fmt: skip
+    coupled_axes[_primitive] = spanned_axes

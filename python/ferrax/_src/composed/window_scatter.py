@@ -13,8 +13,9 @@ import math
 import numpy as np
 
 from ferrax._src import core
-from ferrax._src.composed.window_primitives import windows_of
+from ferrax._src.composed.window_primitives import spanned_axes, windows_of
 from ferrax._src.core.jaxpr import ClosedJaxpr
+from ferrax._src.core.primitives import coupled_axes
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.shape import _broadcast_to, pad, reshape
 from ferrax._src.lax.slicing import slice
@@ -86,3 +87,4 @@ def _picked(windows, operand, select, total):
 
 
 select_and_scatter_p = composite("select_and_scatter", _select_and_scatter)
+coupled_axes[select_and_scatter_p] = spanned_axes

@@ -343,6 +343,9 @@ primitive_batchers = Rules("batching rule")
 axis_primitive_batchers = Rules("batching rule")
 fancy_primitive_batchers = Rules("batching rule")
 lowerings = Rules("lowering")
+# Of primitives whose operands and results have the same axes: functions from parameters to the axes along which elements
+# depend on others. Parts along all other axes are made of parts alike.
+coupled_axes: dict[Any, Callable[..., Any]] = {}
 # Ops that only files hold.
 IN_FILES = frozenset({"linear_call", "custom_linear_solve", "custom_vmap_call"})
 # The ops that files hold in the place of primitives that are defined here: functions from parameters,

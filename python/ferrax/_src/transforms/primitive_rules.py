@@ -73,6 +73,12 @@ def _asks_for_lowering(impl) -> bool:
     return getattr(impl, "func", impl) is primitives.apply_primitive
 
 
+def coupled_axes(primitive, params):
+    """The axes along which elements depend on others; None if nothing is said of the primitive."""
+    rule = primitives.coupled_axes.get(primitive)
+    return None if rule is None else rule(**params)
+
+
 def is_host(primitive) -> bool:
     """Whether the primitive runs as Python code in compiled programs."""
     return _host(primitive) is not None

@@ -3,13 +3,14 @@
 use ferrax_ir::ops::{
     BroadcastInDim, ConvGeneralDilated, DotGeneral, DynamicSlice, Gather, Iota, Reshape, Slice,
 };
-use ferrax_ir::{DType, Dim, Op, Type};
+use ferrax_ir::{DType, Dim, Op, Result, Type};
 
 /// The op that does to the parts what `op` does to the whole, if it does the same along each axis that is cut.
-pub fn of_parts(op: &Op, operands: &[Type], results: &[Type]) -> Op {
+pub fn of_parts(op: &Op, operands: &[Type], results: &[Type]) -> Result<Op> {
     let shape_of = |types: &[Type]| types.first().and_then(Type::as_array).map(|ty| ty.shape.clone());
-    let (Some(result), operand) = (shape_of(results), shape_of(operands)) else { return op.clone() };
-    match (op, operand) {
+    let (Some(result), operand) = (shape_of(results), shape_of(operands)) else { return Ok(op.clone()) };
+    Ok(match (op, operand) {
+        (Op::Extension(extension), _) => extension.0.of_parts(operands)?.unwrap_or_else(|| op.clone()),
         (Op::BroadcastInDim(op), _) => BroadcastInDim { shape: result, ..op.clone() }.into(),
         (Op::Reshape(op), _) => Reshape { new_sizes: result, ..op.clone() }.into(),
         (Op::Iota(op), _) => Iota { shape: result, ..op.clone() }.into(),
@@ -34,7 +35,7 @@ pub fn of_parts(op: &Op, operands: &[Type], results: &[Type]) -> Op {
             op.into()
         }
         _ => op.clone(),
-    }
+    })
 }
 
 /// The op that gives sums of narrow floats in 32 bits, which are rounded when those of all devices are added up; `None` for ops

@@ -22,7 +22,7 @@ use super::assign::{assign, sides};
 use super::graph::{Asked, Frame, OneDevice, Value};
 use super::halo::{Halo, halos};
 use super::local;
-use super::open::opened;
+use super::open::{Stays, opened};
 use super::partial::{Partial, Terms};
 use super::propagate::{MeshAxes, Spec, fitting, settled};
 use super::reshard::{Communication, Lane, Mesh, Part};
@@ -39,18 +39,18 @@ pub struct Partitioned {
     pub communication: Vec<Communication>,
 }
 
-/// See the head of the file. Outputs of which nothing is said are cut as `propagate` finds. `asked` is asked of each equation
-/// whose op `says` how it is cut, and of others, of which it knows nothing.
+/// See the head of the file. Outputs of which nothing is said are cut as `propagate` finds. Ops that are made of others are opened,
+/// but for those that are to `stay`: of which `asked` knows something, or that have a rule of their own.
 pub fn partition(
     program: &Program,
     mesh: &Mesh<'_>,
     inputs: &[Spec],
     outputs: &[Option<Spec>],
-    says: &dyn Fn(&Op) -> bool,
+    stays: Stays<'_>,
     asked: Asked<'_>,
 ) -> Result<Partitioned> {
     // What nobody uses would be exchanged all the same: devices wait for each other.
-    let program = &dce(&cse(&opened(program, says)?)?)?;
+    let program = &dce(&cse(&opened(program, stays)?)?)?;
     let given: Vec<Option<Spec>> = inputs.iter().cloned().map(Some).collect();
     let settled = settled(program, mesh.sizes, &given, outputs, asked)?;
     let mut lane = Lane::new(program.name.clone(), mesh);
@@ -255,7 +255,7 @@ impl Walk<'_> {
         let (wanted, Step { program, equation, .. }) = (self.wanted(lane, step), step);
         let none_cut = |spec: &Spec| spec.iter().all(|axis| axis.is_empty());
         let idle = wanted.iter().all(none_cut) && operands.iter().all(|part| none_cut(&part.spec));
-        if idle || matches!(equation.op, Op::Extension(_)) || !equation.op.effects().is_empty() {
+        if idle || !equation.op.effects().is_empty() {
             return all_of_it(lane, step, operands);
         }
         let types: Vec<_> = equation.inputs.iter().map(|atom| program.type_of(atom)).collect();
@@ -290,7 +290,7 @@ impl Walk<'_> {
         let mut local_types = step.part_types(lane.mesh, &natural);
         let mut given: Vec<_> =
             types.iter().zip(&needed).map(|(ty, spec)| lane.mesh.part(ty, spec)).collect();
-        let mut op = local::of_parts(&equation.op, &given, &local_types);
+        let mut op = local::of_parts(&equation.op, &given, &local_types)?;
         let halos: SmallVec<[Halo; 2]> =
             halos.into_iter().filter(|halo| !cut[usize::from(halo.factor())].is_empty()).collect();
         for halo in &halos {
