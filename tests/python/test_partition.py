@@ -210,6 +210,85 @@ def test_windows_reach_into_neighbouring_parts(kernel, dilation, padding):
         assert kernel == 1 or exchanges and not any(e.needed_by for e in exchanges if e.collective == "ppermute")
 
 
+def test_windows_of_parts():
+    """Along axes that windows do not span, parts of maxima, sums and their gradients are made of parts."""
+    images = np.random.default_rng(4).standard_normal((8, 6, 6, 2)).astype(np.float32)
+    mesh, batch = mesh_of((4, 2)), P("x", None, None, "y")
+    ways = [(lax.max, -np.inf), (lax.min, np.inf), (lax.add, 0.0), (lambda a, b: a * b + a, 1.0)]
+    for (how, init), (size, step, padding) in itertools.product(ways, [(2, 2, "VALID"), (3, 2, "SAME"), (2, 1, "SAME")]):
+
+        def folded(x, how=how, init=init, size=size, step=step, padding=padding):
+            return lax.reduce_window(x, init, how, (1, size, size, 1), (1, step, step, 1), padding)
+
+        def slope(x, folded=folded):
+            return ferrax.grad(lambda x: (folded(x) ** 2).sum())(x)
+
+        for fun in (folded, slope):
+            if fun is slope and how not in (lax.max, lax.min, lax.add):
+                continue
+            (found,), exchanges = on_parts(fun, (images,), (batch,), mesh)
+            np.testing.assert_array_equal(found, ferrax.jit(fun)(images))
+            assert exchanges == [] and found.sharding.spec == batch
+
+    keep, add = (ferrax.make_jaxpr(f)(0.0, 0.0).jaxpr for f in (lax.ge, lax.add))
+    windows = {"window_dimensions": (1, 2, 2, 1), "window_strides": (1, 2, 2, 1), "padding": ((0, 0),) * 4}
+
+    def scattered(x, source):
+        rules = {"select_jaxpr": keep, "select_consts": (), "scatter_jaxpr": add, "scatter_consts": ()}
+        return lax.select_and_scatter_p.bind(x, source, np.float32(0), **rules, **windows)
+
+    source = images[:, ::2, ::2]
+    (found,), exchanges = on_parts(scattered, (images, source), (batch, batch), mesh)
+    np.testing.assert_array_equal(found, ferrax.jit(scattered)(images, source))
+    assert exchanges == []
+
+
+FORMS = {
+    "rows": (lambda at, i, u: at(lambda a: a.at[i], u), (6,), (6, 12, 6)),
+    "columns": (lambda at, i, u: at(lambda a: a.at[:, i], u), (6,), (12, 6, 6)),
+    "places": (lambda at, i, u: at(lambda a: a.at[i, :, i % 6], u), (6,), (6, 12)),
+    "windows": (lambda at, i, u: at(lambda a: a.at[i, 2:5], u), (6,), (6, 3, 6)),
+}
+
+
+@pytest.mark.parametrize("kind", ["add", "subtract", "min", "max", "multiply"])
+@pytest.mark.parametrize("form", [*FORMS, "batch"])
+def test_scatters_of_parts(kind, form):
+    """What each device makes of its updates is folded; what they are added to counts once."""
+    rng, mesh = np.random.default_rng(len(kind) + len(form)), mesh_of()
+
+    def scattered(a, indices, updates):
+        if form == "batch":
+            return ferrax.vmap(lambda a, i, u: getattr(a.at[i], kind)(u))(a, indices, updates)
+        return FORMS[form][0](lambda where, u: getattr(where(a), kind)(u), indices, updates)
+
+    _, shape, of_updates = FORMS.get(form, (None, (12, 6), (12, 6, 6)))
+    for _ in range(6):
+        # Some indices are equal, some outside.
+        indices = jnp.asarray(rng.integers(-2, 13, shape))
+        args = [*(jnp.asarray(rng.integers(-5, 5, sizes), jnp.float32) for sizes in ((12, 12, 6), of_updates))]
+        args.insert(1, indices)
+        specs = [cuts(x.shape, mesh, rng) for x in args]
+        whole = ferrax.jit(scattered)(*args)
+        (found,), _ = on_parts(scattered, args, specs, mesh, [cuts(whole.shape, mesh, rng)])
+        np.testing.assert_array_equal(found, whole, err_msg=str(specs))
+
+
+def test_gradients_of_lookups_exchange_their_sum():
+    table, ids, mesh = jnp.ones((100, 16)), jnp.arange(8), mesh_of((4, 2))
+    slope = ferrax.grad(lambda table, ids: jnp.tanh(table[ids]).sum())
+    (found,), exchanges = on_parts(slope, (table, ids), (P(), P("x")), mesh, [P()])
+    np.testing.assert_array_equal(found, slope(table, ids))
+    assert [(e.collective, e.needed_by) for e in exchanges] == [("psum", "")]
+    _, exchanges = on_parts(slope, (table, ids), (P("x"), P("x")), mesh, [P("x")])
+    assert [e.collective for e in exchanges] == ["all_gather", "psum_scatter"]
+    chosen = lambda x, i: -jnp.take_along_axis(x, i[:, None], 1).sum()  # noqa: E731
+    x, i = jnp.ones((8, 10)), jnp.arange(8)
+    (found,), exchanges = on_parts(ferrax.grad(chosen), (x, i), (P("x"), P("x")), mesh)
+    np.testing.assert_array_equal(found, ferrax.grad(chosen)(x, i))
+    assert exchanges == []
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_sums_of_narrow_floats_are_rounded_once(dtype):
     x, w = jnp.asarray(X * 8, dtype), jnp.asarray(W, dtype)
