@@ -324,6 +324,47 @@ def test_sums_wait_for_those_that_they_are_added_to():
     assert [e.collective for e in exchanges] == ["psum"] * 3
 
 
+def test_sums_in_loops_are_made_behind_them():
+    """The gradient of a weight that all steps read is summed over the devices once, and what steps only hand out together."""
+    x, w, h = (jnp.asarray(np.random.default_rng(5).standard_normal(s), jnp.float32) for s in ((7, 8, 5), (5, 5), (8, 5)))
+
+    def score(w, x, h):
+        def step(h, now):
+            h = jnp.tanh(now @ w + h)
+            return h, h.sum(0)
+
+        h, sums = lax.scan(step, h, x)
+        return (h**2).sum() + (sums**2).sum(), sums
+
+    slope = ferrax.value_and_grad(score, has_aux=True)
+    found, exchanges = on_parts(slope, (w, x, h), (P(), P(None, "x"), P("x")), mesh_of((4, 2)), [P()] * 3)
+    for ours, whole in zip(found, ferrax.tree.leaves(slope(w, x, h)), strict=True):
+        np.testing.assert_allclose(ours, whole, rtol=1e-4, atol=1e-5)
+    assert sorted((e.collective, e.bytes) for e in exchanges) == [("psum", 4), ("psum", 100), ("psum", 7 * 5 * 4)]
+
+    def both(w, x, h):
+        """A loop in a loop, sums of two products in each step, integers, and a carry that is read."""
+
+        def outer(carry, _):
+            def step(carry, now):
+                total, count, read = carry
+                total = total + now.T @ now + jnp.sin(now).T @ now
+                return (total, count + (now > 0).sum(), read + now.sum() + 0 * read), None
+
+            return lax.scan(step, carry, x)[0], None
+
+        return lax.scan(outer, (w, 3, 0.5), None, length=2)[0]
+
+    found, exchanges = on_parts(both, (w, x, h), (P(), P(None, "x"), P()), mesh_of((4, 2)), [P()] * 3)
+    for ours, whole in zip(found, both(w, x, h), strict=True):
+        np.testing.assert_allclose(ours, whole, rtol=1e-4, atol=1e-4)
+    assert int(found[1]) == int(both(w, x, h)[1])
+    nothing = jnp.zeros((0, 8, 5))
+    found, _ = on_parts(both, (w, nothing, h), (P(), P(None, "x"), P()), mesh_of((4, 2)), [P()] * 3)
+    for ours, whole in zip(found, both(w, nothing, h), strict=True):
+        np.testing.assert_array_equal(ours, whole)
+
+
 def test_lines_of_exchanges():
     _, (exchange,) = on_parts(lambda x, w: jnp.cumsum(x, 0), (X, W), (P("x"), P()), mesh_of((4, 2)))
     assert __file__ in exchange.line and str(exchange).startswith("all_gather over x: 128 bytes, as cumsum needs it (")

@@ -5,6 +5,7 @@ mod combine;
 mod erase;
 mod graph;
 mod halo;
+mod hoist;
 mod local;
 mod open;
 mod partial;

@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 use super::assign::{assign, sides};
 use super::graph::{Asked, Frame, OneDevice, Value};
 use super::halo::{Halo, halos};
+use super::hoist::{Together, hoist_sums};
 use super::local;
 use super::open::{Stays, opened};
 use super::partial::{Partial, Terms};
@@ -72,8 +73,14 @@ pub fn partition(
         atoms.push(lane.laid_out(part, &spec)?);
         specs.push(spec);
     }
-    let Lane { b, said, .. } = lane;
-    let mut program = b.finish(atoms);
+    let Lane { b, mut said, .. } = lane;
+    let (mut program, together) = hoist_sums(&b.finish(atoms))?;
+    for Together { source, bytes, steps } in together {
+        let of_steps = |one: &&mut Communication| one.source == source && one.bytes == bytes;
+        if let Some(one) = said.iter_mut().find(of_steps) {
+            one.bytes *= steps;
+        }
+    }
     let (vars, constants): (Vec<_>, Vec<_>) = std::mem::take(&mut program.constants).into_iter().unzip();
     program.inputs.extend(vars);
     Ok(Partitioned { program, constants, outputs: specs, communication: said })
