@@ -5,8 +5,9 @@
 //! `scatter-add` for the op `scatter_add`. `{:#}` is exact: what [`crate::parse`]
 //! reads back to the same program (up to the numbers of variables). Both name
 //! variables a … z, ba, …, the words of the syntax excepted. A callee that is
-//! called once shows the names of its caller; one that is called more often is
-//! written once, in front: `let f = … in`. Source lines are not shown.
+//! called once shows the names of its caller; one that is called more often, or to read
+//! has more than ten equations, is written once, in front: `let f = … in`; callees are
+//! written before callers, but to read behind them. Source lines are not shown.
 
 use std::fmt;
 use std::sync::Arc;
@@ -88,15 +89,15 @@ impl Printer {
         }
     }
 
-    /// Finds sub-programs that are used more than once, callees before callers.
+    /// Finds sub-programs that are written in front, in their order.
     fn find_shared(&mut self, program: &Program, shared: &mut Vec<Arc<Program>>) {
-        let mut counts: FxHashMap<usize, usize> = FxHashMap::default();
-        let mut order = Vec::new();
-        count_uses(program, &mut counts, &mut order);
+        let mut uses = Uses { callers_first: !self.exact, ..Uses::default() };
+        uses.count(program);
         let mut taken: FxHashSet<String> = FxHashSet::default();
-        for callee in order {
+        for callee in uses.order {
             let address = Arc::as_ptr(&callee).addr();
-            if counts[&address] < 2 {
+            let is_long = !self.exact && uses.called.contains(&address) && callee.equations.len() > LONG;
+            if uses.counts[&address] < 2 && !is_long {
                 continue;
             }
             let mut base: String =
@@ -330,14 +331,39 @@ fn name_unused(program: &Program, names: &mut Names) {
     }
 }
 
-/// Counts uses of sub-programs; `order` gets each once, callees first.
-fn count_uses(program: &Program, counts: &mut FxHashMap<usize, usize>, order: &mut Vec<Arc<Program>>) {
-    for callee in program.equations.iter().flat_map(|equation| equation.op.programs()) {
-        let count = counts.entry(Arc::as_ptr(callee).addr()).or_insert(0);
-        *count += 1;
-        if *count == 1 {
-            count_uses(callee, counts, order);
-            order.push(callee.clone());
+/// Callees of more equations are not written where they are called, to read.
+const LONG: usize = 10;
+
+/// How often sub-programs are used, and which of them are called; `order` has each once.
+#[derive(Default)]
+struct Uses {
+    callers_first: bool,
+    counts: FxHashMap<usize, usize>,
+    called: FxHashSet<usize>,
+    order: Vec<Arc<Program>>,
+}
+
+impl Uses {
+    fn count(&mut self, program: &Program) {
+        for equation in &program.equations {
+            for callee in equation.op.programs() {
+                let address = Arc::as_ptr(callee).addr();
+                if matches!(equation.op, Op::Call(_)) {
+                    self.called.insert(address);
+                }
+                let count = self.counts.entry(address).or_insert(0);
+                *count += 1;
+                if *count > 1 {
+                    continue;
+                }
+                if self.callers_first {
+                    self.order.push(callee.clone());
+                }
+                self.count(callee);
+                if !self.callers_first {
+                    self.order.push(callee.clone());
+                }
+            }
         }
     }
 }
