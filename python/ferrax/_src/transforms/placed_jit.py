@@ -19,7 +19,13 @@ from ferrax._src.core import named_axes, propagation, transfers
 from ferrax._src.core.devices import Device
 from ferrax._src.core.explicit_types import laid_out, typed
 from ferrax._src.core.layout import AutoLayout, Format, check_layout
-from ferrax._src.core.mesh import AbstractMesh, Mesh, mesh_of_specs
+from ferrax._src.core.mesh import (
+    AbstractMesh,
+    Mesh,
+    concrete_mesh,
+    get_abstract_mesh,
+    mesh_of_specs,
+)
 from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.placement import check_fits, over_devices
 from ferrax._src.core.placements import number_of, numbered, place, placed, placement
@@ -101,8 +107,14 @@ def shardings_of(program: Any, leaves: list, captured: list) -> tuple[list, list
         return None
     numbers = [0 if where is None else number_of(where) for where in known]
     numbers += [_core.place_of(x) for x in captured]
-    found = [numbered(number).sharding for number in propagation.results(program, numbers)]
-    return [NamedSharding(mesh, PartitionSpec()) if where is None else where for where in known], found
+    found = _shardings_of_results(program, tuple(numbers), get_abstract_mesh(), concrete_mesh())
+    return [NamedSharding(mesh, PartitionSpec()) if where is None else where for where in known], list(found)
+
+
+@functools.lru_cache(256)
+def _shardings_of_results(program, numbers, *in_use):
+    """The shardings of a program's results, by the numbers of its operands and the mesh in use."""
+    return [numbered(number).sharding for number in propagation.results(program, numbers)]
 
 
 def explicit_results(program: Any, explicit: list, captured: list) -> list:
