@@ -145,3 +145,34 @@ def test_what_programs_say_of_their_results():
     mapped = ferrax.shard_map(lambda x: x * 2, mesh=mesh, in_specs=spec, out_specs=spec)
     assert ferrax.jit(mapped)(u).sharding == mapped(u).sharding == on("x")
     assert mapped(u).committed
+
+
+def test_places_of_operations_are_remembered_by_all_they_follow_from():
+    """The same operation on an array elsewhere, of another type, or while another mesh is in use, has a place of its own."""
+    meshes = [
+        ferrax.make_mesh(sizes, ("x", "y"), axis_types=(getattr(ferrax.sharding.AxisType, kind),) * 2)
+        for sizes in ((2, 4), (4, 2))
+        for kind in ("Auto", "Explicit")
+    ]
+    value = np.arange(64.0, dtype=np.float32).reshape(8, 8)
+    operations = [jnp.sin, jnp.transpose, lambda x: x.sum(0), lambda x: x[2:4], lambda x: x.astype(jnp.int32), jnp.cumsum]
+    for _ in range(2):
+        for mesh in meshes:
+            for spec in (("x", "y"), ("y", None), (None, "x"), ()):
+                there = ferrax.NamedSharding(mesh, ferrax.P(*spec))
+                x = ferrax.device_put(value, there)
+                for operation in operations:
+                    try:
+                        found = operation(x)
+                    except ferrax.errors.ShardingTypeError:
+                        continue  # of a divided axis
+                    traced = ferrax.jit(operation)(x)
+                    assert found.sharding == traced.sharding and found.committed, (operation, there)
+                    np.testing.assert_array_equal(found, operation(value))
+        for device in ferrax.devices()[:3]:
+            assert jnp.transpose(ferrax.device_put(value, device)).devices() == {device}
+            with ferrax.default_device(device):
+                assert jnp.sin(jnp.ones((8, 8))).devices() == {device}
+        with ferrax.set_mesh(meshes[1]):
+            assert jnp.sin(jnp.ones((8, 8))).sharding.mesh == meshes[1]
+        assert jnp.sin(jnp.ones((8, 8))).sharding.num_devices == 1

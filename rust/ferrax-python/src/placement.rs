@@ -8,7 +8,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use ferrax_compile::DeviceId;
 use ferrax_ir::{Builder, Op, Program, Type};
@@ -16,6 +16,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::array::{Array, Concrete};
@@ -236,20 +237,79 @@ pub fn place_results(
     if !program.says_places()
         && let Some(number) = spread(&numbers)
     {
-        if number & TYPED != 0 && numbers.iter().all(|&number| number == 0) {
-            let own = results.iter().map(|result| undivided(py, number, result.get().rank()));
-            return give(operands, results, own.collect::<PyResult<Vec<_>>>()?);
-        }
-        return give(operands, results, std::iter::repeat(number));
+        return give_all(py, number, &numbers, operands, results);
     }
     let answer = match program.places.find(&numbers) {
         Some(answer) => answer,
         None => {
-            let shown = PyProgram::new(program.program.clone());
-            let asked =
-                rules(py)?.call_method1(intern!(py, "results"), (shown, numbers.to_vec())).filtered(py)?;
-            let answer: Numbers = asked.extract::<Vec<u32>>()?.into();
+            let answer = asked(py, program, &numbers)?;
             program.places.keep(numbers, answer.clone());
+            answer
+        }
+    };
+    give(operands, results, answer)
+}
+
+/// Asks where the results of a program are.
+fn asked(py: Python<'_>, program: &PyProgram, numbers: &Numbers) -> PyResult<Numbers> {
+    let shown = PyProgram::new(program.program.clone());
+    let asked = rules(py)?.call_method1(intern!(py, "results"), (shown, numbers.to_vec())).filtered(py)?;
+    Ok(asked.extract::<Vec<u32>>()?.into())
+}
+
+/// Results that are where operands are, all of which have one number or none.
+fn give_all(
+    py: Python<'_>,
+    number: u32,
+    numbers: &Numbers,
+    operands: &[Operand<'_>],
+    results: &[Py<Array>],
+) -> PyResult<()> {
+    if number & TYPED != 0 && numbers.iter().all(|&number| number == 0) {
+        let own = results.iter().map(|result| undivided(py, number, result.get().rank()));
+        return give(operands, results, own.collect::<PyResult<Vec<_>>>()?);
+    }
+    give(operands, results, std::iter::repeat(number))
+}
+
+/// An op on values of these types and numbers, and where what was put nowhere is.
+type Applied = (Op, SmallVec<[Type; 3]>, Numbers, u32);
+
+/// The answers for ops that ran at once.
+static OF_OPS: LazyLock<Mutex<FxHashMap<Applied, Numbers>>> = LazyLock::new(Mutex::default);
+const KEPT_OF_OPS: usize = 4096;
+
+/// As `place_results`, of one op that ran at once: its answers are remembered, unless it is one of the user's.
+#[cold]
+pub fn place_at_once(
+    py: Python<'_>,
+    op: &Op,
+    operands: &[Operand<'_>],
+    results: &[Py<Array>],
+) -> PyResult<()> {
+    if matches!(op, Op::Extension(_)) || SAYING.contains(&op.name()) {
+        return place_op(py, op, None, operands, results);
+    }
+    let numbers = numbers(operands);
+    if let Some(number) = spread(&numbers) {
+        return give_all(py, number, &numbers, operands, results);
+    }
+    let types = trace::types(operands);
+    let key = (op.clone(), types, numbers, default_place());
+    let known = OF_OPS.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+    let answer = match known {
+        Some(answer) => answer,
+        None => {
+            let mut builder = Builder::new(op.name());
+            let inputs: SmallVec<[_; 4]> = key.1.iter().map(|ty| builder.input(ty.clone())).collect();
+            let outputs = builder.emit(op.clone(), &inputs).py(py)?;
+            let program = builder.finish(outputs.into_iter().map(ferrax_ir::Atom::Var));
+            let answer = asked(py, &PyProgram::new(Arc::new(program)), &key.2)?;
+            let mut known = OF_OPS.lock().unwrap_or_else(PoisonError::into_inner);
+            if known.len() >= KEPT_OF_OPS {
+                known.clear();
+            }
+            known.insert(key, answer.clone());
             answer
         }
     };

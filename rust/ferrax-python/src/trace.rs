@@ -447,7 +447,7 @@ pub fn bind(py: Python<'_>, op: Op, operands: &[Operand<'_>]) -> PyResult<Output
         let outputs = eager::run(py, &op, operands)?;
         // Sub-programs run as programs, which see to it.
         if placement::any(operands) && op.programs().is_empty() {
-            placement::place_op(py, &op, None, operands, &outputs)?;
+            placement::place_at_once(py, &op, operands, &outputs)?;
         }
         return Ok(outputs);
     }
