@@ -41,6 +41,31 @@ def test_what_is_said_where_there_is_none(choice, what):
     assert "driver of Vulkan, Metal or DX12" in last
 
 
+def test_several_are_devices_of_their_own():
+    """Of one that is named twice each has arrays, memory and programs of its own."""
+    before = ferrax.config.jax_gpu
+    with_two = ",".join([str(GPU.id)] * 2)
+    try:
+        ferrax.config.update("jax_gpu", with_two)
+        first, second = ferrax.devices("gpu")
+        assert first is GPU and second.id != GPU.id and second.device_kind == GPU.device_kind
+        x = ferrax.device_put(np.arange(8.0, dtype=np.float32), second)
+        y = ferrax.jit(lambda x: jnp.sin(x) @ x)(x)
+        back = ferrax.device_put(x, first) * 2
+        assert (x.devices(), y.devices(), back.devices()) == ({second}, {second}, {first})
+        np.testing.assert_allclose(y, np.sin(np.arange(8.0)) @ np.arange(8.0), rtol=1e-5)
+        np.testing.assert_array_equal(back, 2 * np.arange(8.0))
+        with pytest.raises(ValueError, match=f"is on {first}, and operand 1, .* is on {second}"):
+            back + x
+        mesh = ferrax.sharding.Mesh(np.array([first, second]), ("x",))
+        with pytest.raises(NotImplementedError, match=f"over several devices are those of the CPU.*{first}, {second}"):
+            ferrax.device_put(x, ferrax.NamedSharding(mesh, ferrax.P("x")))
+        assert pickle.loads(pickle.dumps(second)) is second
+    finally:
+        ferrax.config.update("jax_gpu", before)
+    assert ferrax.devices("gpu") == [GPU]
+
+
 def test_importing_opens_none():
     """The default device is the CPU, and no driver is loaded for it."""
     ran = run(

@@ -45,11 +45,27 @@ pub fn adapters() -> Vec<String> {
     found().iter().map(described).collect()
 }
 
-/// The number of the GPU that is meant.
+/// The numbers of the GPUs that a text names, and how many adapters there are: parts of names, or numbers, separated by commas,
+/// each of which is one GPU; the same one twice is two devices. Of nothing: all that are not software, by the first one's
+/// backend, as another may know the same ones.
 ///
-/// Errors: a value error that says which there are and what to install, if none is.
-pub fn choose(choice: &Choice) -> Result<usize> {
-    number(&found(), choice)
+/// Errors: a value error that says which there are and what to install, if one is none.
+pub fn choose_each(text: &str) -> Result<(Vec<usize>, usize)> {
+    let all = found();
+    if text.trim().is_empty() {
+        let backend = all[number(&all, &Choice::Any)?].get_info().backend;
+        let taken = |adapter: &Adapter| {
+            let info = adapter.get_info();
+            info.device_type != DeviceType::Cpu && info.backend == backend
+        };
+        return Ok(((0..all.len()).filter(|&number| taken(&all[number])).collect(), all.len()));
+    }
+    let choice = |part: &str| match part.trim().parse() {
+        Ok(number) => Choice::Index(number),
+        Err(_) => Choice::Name(part.trim().to_string()),
+    };
+    let chosen = text.split(',').map(|part| number(&all, &choice(part))).collect::<Result<_>>()?;
+    Ok((chosen, all.len()))
 }
 
 pub(crate) fn number(all: &[Adapter], choice: &Choice) -> Result<usize> {

@@ -66,7 +66,7 @@ mod stream;
 mod tuning;
 pub mod wgsl;
 
-pub use adapter::{Choice, adapters, choose};
+pub use adapter::{Choice, adapters, choose_each};
 pub use backend::Executable;
 pub use gpu::{Gpu, Prepared};
 pub use memory::{Memory, PoolUsage};

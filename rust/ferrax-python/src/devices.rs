@@ -28,8 +28,8 @@ static DEVICES: RwLock<Vec<Attachment>> = RwLock::new(Vec::new());
 
 struct Attachment {
     platform: &'static str,
-    /// Which of the platform's it is.
-    index: usize,
+    /// Which of the platform's it is, and how often that was asked for before.
+    index: (usize, usize),
     /// What it is called by those who made it.
     name: String,
     device: Arc<dyn Device>,
@@ -58,26 +58,35 @@ fn device(id: DeviceId) -> Result<Arc<dyn Device>> {
 }
 
 /// The devices of a platform, which are looked for when they are first asked for: the number of each, and which of the
-/// platform's it is. None for platforms that do not exist. `choice` says which GPU: a part of its name, its number, or
-/// nothing.
+/// platform's it is. None for platforms that do not exist. `choice` says which GPUs: parts of their names, or numbers,
+/// separated by commas, or nothing.
 ///
 /// Errors: RuntimeError where there is none as chosen.
 #[pyfunction]
 pub fn platform_devices(py: Python<'_>, platform: &str, choice: &str) -> PyResult<Vec<(u16, usize)>> {
-    py.detach(|| attach(platform, choice)).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+    py.detach(|| attached(platform, choice)).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 
-fn attach(platform: &str, choice: &str) -> Result<Vec<(u16, usize)>> {
-    let (platform, index) = match platform {
-        "reference" => ("reference", 0),
-        "gpu" => ("gpu", gpu::index(choice)?),
+fn attached(platform: &str, choice: &str) -> Result<Vec<(u16, usize)>> {
+    let (platform, (chosen, count)) = match platform {
+        "reference" => ("reference", (vec![0], 1)),
+        "gpu" => ("gpu", gpu::chosen(choice)?),
         _ => return Ok(Vec::new()),
     };
+    let mut found = Vec::with_capacity(chosen.len());
+    for (place, &index) in chosen.iter().enumerate() {
+        let before = chosen[..place].iter().filter(|&&other| other == index).count();
+        found.push((attach(platform, (index, before))?, index + before * count));
+    }
+    Ok(found)
+}
+
+fn attach(platform: &'static str, index: (usize, usize)) -> Result<u16> {
     let mut devices = DEVICES.write().unwrap_or_else(PoisonError::into_inner);
     let known =
         devices.iter().find(|attachment| attachment.platform == platform && attachment.index == index);
     if let Some(known) = known {
-        return Ok(vec![(known.device.id().0, index)]);
+        return Ok(known.device.id().0);
     }
     let id = DeviceId(devices.len() as u16 + 1);
     if id == placement::MISSING {
@@ -87,24 +96,21 @@ fn attach(platform: &str, choice: &str) -> Result<Vec<(u16, usize)>> {
         ));
     }
     let (name, device) = match platform {
-        "gpu" => gpu::open(id, index)?,
+        "gpu" => gpu::open(id, index.0)?,
         _ => (platform.to_string(), Attached::new(id, Reference::default()) as Arc<dyn Device>),
     };
     devices.push(Attachment { platform, index, name, device });
-    Ok(vec![(id.0, index)])
+    Ok(id.0)
 }
 
 #[cfg(feature = "gpu")]
 mod gpu {
     use super::*;
-    use ferrax_gpu::{Choice, Gpu, choose};
+    use ferrax_gpu::{Choice, Gpu, choose_each};
 
-    pub fn index(choice: &str) -> Result<usize> {
-        choose(&match choice.parse() {
-            Ok(number) => Choice::Index(number),
-            Err(_) if choice.is_empty() => Choice::Any,
-            Err(_) => Choice::Name(choice.to_string()),
-        })
+    /// The numbers of those that are chosen, and how many there are.
+    pub fn chosen(choice: &str) -> Result<(Vec<usize>, usize)> {
+        choose_each(choice)
     }
 
     pub fn open(id: DeviceId, index: usize) -> Result<(String, Arc<dyn Device>)> {
@@ -118,12 +124,12 @@ mod gpu {
     use super::*;
     use ferrax_ir::unsupported;
 
-    pub fn index(_: &str) -> Result<usize> {
+    pub fn chosen(_: &str) -> Result<(Vec<usize>, usize)> {
         Err(unsupported!("GPUs: this build of ferrax is one without its feature 'gpu'"))
     }
 
     pub fn open(_: DeviceId, _: usize) -> Result<(String, Arc<dyn Device>)> {
-        index("").and(Err(internal_error!("a GPU without its feature")))
+        chosen("").and(Err(internal_error!("a GPU without its feature")))
     }
 }
 

@@ -248,7 +248,7 @@ _CPU = Device(0, Client("cpu"), 0)
 
 _WHAT = {
     "cpu": "the processor, with all its cores",
-    "gpu": "a GPU with a driver of Vulkan, Metal or DX12, as config.jax_gpu says",
+    "gpu": "GPUs with a driver of Vulkan, Metal or DX12, as config.jax_gpu says",
     "reference": "an interpreter with memory of its own, slow and obvious, to compare others with",
 }
 
@@ -356,7 +356,7 @@ def devices(backend: str | None = None) -> list[Device]:
     Devices of process p have ids from 2048 p on. Of other processes only those that the processor plays are known.
 
     Args: backend: "cpu", "gpu", "reference", or None for the default: the first of `config.jax_platforms`, or the
-    CPU. "gpu" is the first GPU with a driver of Vulkan, Metal or DX12, or the one that `config.jax_gpu` says.
+    CPU. "gpu" are the GPUs with a driver of Vulkan, Metal or DX12, or those that `config.jax_gpu` says.
     Arrays that are put on a device of "reference", and what is computed from them, are there: an interpreter, slow
     and obvious, with memory of its own.
 
