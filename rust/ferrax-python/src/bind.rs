@@ -184,6 +184,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         documented_ops,
         operators::array_from_numpy,
         dlpack::array_from_dlpack,
+        dlpack::dlpack_in_order,
         dlpack::dlpack_supports,
         indexing::update_at,
         program::trace_program,

@@ -5,6 +5,7 @@
 //! imported one holds the producer's memory until the last array that looks at
 //! it is gone; it is never written to.
 
+use std::collections::BTreeSet;
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
@@ -219,7 +220,13 @@ unsafe extern "C" fn drop_capsule<M: Managed>(capsule: *mut ffi::PyObject) {
     }
 }
 
-fn export<M: Managed>(py: Python<'_>, tensor: Tensor, copied: bool) -> PyResult<Bound<'_, PyAny>> {
+/// A capsule of the tensor with its axes in this order.
+fn export<'py, M: Managed>(
+    py: Python<'py>,
+    tensor: Tensor,
+    copied: bool,
+    order: Option<&[usize]>,
+) -> PyResult<Bound<'py, PyAny>> {
     let dtype = element(tensor.dtype()).ok_or_else(|| {
         PyBufferError::new_err(format!(
             "__dlpack__: DLPack has no type for {}; convert first, for instance with x.astype(dtype)",
@@ -230,6 +237,16 @@ fn export<M: Managed>(py: Python<'_>, tensor: Tensor, copied: bool) -> PyResult<
     let mut strides = vec![1i64; shape.len()];
     for axis in (1..shape.len()).rev() {
         strides[axis - 1] = strides[axis] * shape[axis].max(1);
+    }
+    if let Some(order) = order {
+        if order.iter().copied().collect::<BTreeSet<_>>() != (0..shape.len()).collect() {
+            return Err(PyValueError::new_err(format!(
+                "{order:?} does not name each of {} axes once",
+                shape.len()
+            )));
+        }
+        shape = order.iter().map(|&axis| shape[axis]).collect();
+        strides = order.iter().map(|&axis| strides[axis]).collect();
     }
     let view = DlTensor {
         data: tensor.bytes().as_ptr().cast_mut().cast(),
@@ -257,6 +274,73 @@ fn is_cpu(device: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok((kind, id) == (CPU.kind, CPU.id))
 }
 
+/// The capsule of `__dlpack__`, its axes in this order.
+fn capsule_of<'py>(
+    slf: &Bound<'py, Array>,
+    order: Option<&[usize]>,
+    stream: Option<&Bound<'py, PyAny>>,
+    max_version: Option<(u32, u32)>,
+    dl_device: Option<&Bound<'py, PyAny>>,
+    copy: Option<bool>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = slf.py();
+    let Data::Concrete(concrete) = &slf.get().data else {
+        return Err(conversion_error(slf, "ConcretizationTypeError", "DLPack")?);
+    };
+    if let Some(stream) = stream {
+        return Err(PyValueError::new_err(format!(
+            "__dlpack__: arrays on the CPU have no stream; stream must be None, got {stream}"
+        )));
+    }
+    if let Some(device) = dl_device
+        && !is_cpu(device)?
+    {
+        return Err(PyBufferError::new_err(format!(
+            "__dlpack__: the array is on device (1, 0), the CPU, and cannot be exported to device {device}"
+        )));
+    }
+    let copied = copy == Some(true);
+    if concrete.device() != DeviceId::HOST {
+        return Err(PyBufferError::new_err(
+            "__dlpack__: the array is not in memory of the host; put it there with \
+             ferrax.device_put(x, ferrax.devices(\"cpu\")[0])",
+        ));
+    }
+    if slf.get().place.get() != 0 && slf.call_method0("devices")?.len()? > 1 {
+        return Err(PyBufferError::new_err(
+            "__dlpack__: the array is on several devices; export one of its parts, x.addressable_shards[i].data",
+        ));
+    }
+    let mut tensor = concrete.tensor()?;
+    if copied {
+        let copy = eager::release_gil(py, tensor.bytes().len(), || {
+            Tensor::from_bytes(tensor.dtype(), tensor.sizes(), tensor.bytes())
+        });
+        tensor = copy.py(py)?;
+    }
+    if max_version.is_some_and(|(major, _)| major >= 1) {
+        export::<Versioned>(py, tensor, copied, order)
+    } else {
+        export::<Legacy>(py, tensor, copied, order)
+    }
+}
+
+/// As `array.__dlpack__`, of the array with its axes in this order: nothing is moved for it.
+///
+/// Errors: as there; ValueError unless the order names each axis once.
+#[pyfunction]
+#[pyo3(signature = (array, order, *, stream = None, max_version = None, dl_device = None, copy = None))]
+pub fn dlpack_in_order<'py>(
+    array: &Bound<'py, Array>,
+    order: Vec<usize>,
+    stream: Option<&Bound<'py, PyAny>>,
+    max_version: Option<(u32, u32)>,
+    dl_device: Option<&Bound<'py, PyAny>>,
+    copy: Option<bool>,
+) -> PyResult<Bound<'py, PyAny>> {
+    capsule_of(array, Some(&order), stream, max_version, dl_device, copy)
+}
+
 #[pymethods]
 impl Array {
     /// A DLPack capsule that shares the array's memory, read-only.
@@ -274,46 +358,7 @@ impl Array {
         dl_device: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        let Data::Concrete(concrete) = &slf.get().data else {
-            return Err(conversion_error(slf, "ConcretizationTypeError", "DLPack")?);
-        };
-        if let Some(stream) = stream {
-            return Err(PyValueError::new_err(format!(
-                "__dlpack__: arrays on the CPU have no stream; stream must be None, got {stream}"
-            )));
-        }
-        if let Some(device) = dl_device
-            && !is_cpu(device)?
-        {
-            return Err(PyBufferError::new_err(format!(
-                "__dlpack__: the array is on device (1, 0), the CPU, and cannot be exported to device {device}"
-            )));
-        }
-        let copied = copy == Some(true);
-        if concrete.device() != DeviceId::HOST {
-            return Err(PyBufferError::new_err(
-                "__dlpack__: the array is not in memory of the host; put it there with \
-                 ferrax.device_put(x, ferrax.devices(\"cpu\")[0])",
-            ));
-        }
-        if slf.get().place.get() != 0 && slf.call_method0("devices")?.len()? > 1 {
-            return Err(PyBufferError::new_err(
-                "__dlpack__: the array is on several devices; export one of its parts, x.addressable_shards[i].data",
-            ));
-        }
-        let mut tensor = concrete.tensor()?;
-        if copied {
-            let copy = eager::release_gil(py, tensor.bytes().len(), || {
-                Tensor::from_bytes(tensor.dtype(), tensor.sizes(), tensor.bytes())
-            });
-            tensor = copy.py(py)?;
-        }
-        if max_version.is_some_and(|(major, _)| major >= 1) {
-            export::<Versioned>(py, tensor, copied)
-        } else {
-            export::<Legacy>(py, tensor, copied)
-        }
+        capsule_of(slf, None, stream, max_version, dl_device, copy)
     }
 
     /// The array's device in DLPack's numbers: (1, 0), the CPU.
