@@ -1,0 +1,127 @@
+"""Contexts whose axes are others than those of the mesh that arrays are on, beside JAX's: what results are over."""
+
+import numpy as np
+import pytest
+from oracle import FERRAX, same
+
+
+def within(S, mesh, function):
+    """The function, called with this mesh in use."""
+
+    def called(*args):
+        with S.jax.sharding.use_abstract_mesh(mesh):
+            return function(*args)
+
+    return called
+
+
+def over(x):
+    """The mesh that an array is over, and the axes that divide it."""
+    mesh, spec = x.sharding.mesh, x.sharding.spec
+    return str(dict(mesh.shape)), str(mesh.axis_types), str(spec)
+
+
+def constrained(S, x, *spec):
+    return S.lax.with_sharding_constraint(x, S.jax.P(*spec))
+
+
+def opened(S, spec):
+    """Functions of an array within a context where an axis, or all, is no explicit one any more."""
+    P = S.jax.P(*spec)
+    return {
+        "resharded": lambda x: S.jax.reshard(x, P),
+        "and computed with": lambda x: S.jax.reshard(x, P) * 2,
+        "in a function": lambda x: S.jax.jit(S.jnp.sin)(S.jax.reshard(x, P)),
+        "and constrained": lambda x: constrained(S, S.jax.reshard(x, P), "x"),
+        "in a loop": lambda x: S.lax.fori_loop(0, 2, lambda _, c: c * 2, S.jax.reshard(x, P)),
+    }
+
+
+NAMES = list(opened(FERRAX, ()))
+
+
+@pytest.mark.parametrize("axes", ["x", "xy"])
+@pytest.mark.parametrize("name", NAMES)
+def test_results_are_over_axes_of_the_types_in_use(name, axes):
+    @same
+    def case(S):
+        kinds = S.jax.sharding.AxisType
+        mesh = S.jax.make_mesh((2, 2), ("x", "y"), axis_types=(kinds.Explicit,) * 2)
+        with S.jax.set_mesh(mesh):
+            x = S.jax.device_put(np.arange(16.0).reshape(8, 2), S.jax.P("x", "y"))
+            open_mesh = mesh.abstract_mesh.update_axis_types(dict.fromkeys(axes, kinds.Auto))
+            function = opened(S, (None, "y") if axes == "x" else (None, None))[name]
+            return over(S.jax.jit(within(S, open_mesh, function))(x))
+
+    case()
+
+
+@pytest.mark.parametrize("axes", ["x", "xy"])
+def test_an_array_is_over_axes_of_the_types_in_use(axes):
+    @same
+    def case(S):
+        kinds = S.jax.sharding.AxisType
+        mesh = S.jax.make_mesh((2, 2), ("x", "y"), axis_types=(kinds.Explicit,) * 2)
+        with S.jax.set_mesh(mesh):
+            x = S.jax.device_put(np.arange(16.0).reshape(8, 2), S.jax.P("x", "y"))
+            open_mesh = mesh.abstract_mesh.update_axis_types(dict.fromkeys(axes, kinds.Auto))
+            spec = S.jax.P(None, "y") if axes == "x" else S.jax.P(None, None)
+            return over(within(S, open_mesh, lambda x: S.jax.reshard(x, spec))(x)), np.asarray(x)
+
+    case()
+
+
+def other_axes(S):
+    """Functions of an array within a context whose mesh has other axes, of as many devices."""
+    return {
+        "constrained": lambda x: constrained(S, S.jnp.sin(x), ("a", "b"), None),
+        "and computed with": lambda x: constrained(S, S.jnp.sin(x), "a") * 2,
+        "and moved": lambda x: constrained(S, S.jnp.sin(x), "a").T,
+        "in a function": lambda x: S.jax.jit(S.jnp.sin)(constrained(S, x, "a")),
+        "beside others": lambda x: constrained(S, S.jnp.sin(x), "a") + x,
+        "not constrained": lambda x: S.jnp.sin(x),
+    }
+
+
+@pytest.mark.parametrize("name", list(other_axes(FERRAX)))
+def test_constraints_over_other_axes_divide_arrays(name):
+    @same
+    def case(S):
+        kinds = S.jax.sharding.AxisType
+        mesh = S.jax.make_mesh((2, 2), ("x", "y"), axis_types=(kinds.Auto,) * 2)
+        with S.jax.set_mesh(mesh):
+            x = S.jax.device_put(np.arange(16.0).reshape(8, 2), S.jax.P("x", "y"))
+            other = mesh.abstract_mesh.update(axis_sizes=(4, 1), axis_names=("a", "b"))
+            out = S.jax.jit(within(S, other, other_axes(S)[name]))(x)
+            parts = [(shard.device.id, str(shard.index)) for shard in out.addressable_shards]
+            return over(out), parts, np.asarray(out)
+
+    case()
+
+
+def test_arrays_resharded_over_other_explicit_axes_are_divided_so():
+    @same
+    def case(S):
+        kinds = S.jax.sharding.AxisType
+        mesh = S.jax.make_mesh((2, 2), ("x", "y"), axis_types=(kinds.Explicit,) * 2)
+        with S.jax.set_mesh(mesh):
+            x = S.jax.device_put(np.arange(16.0).reshape(8, 2), S.jax.P("x", "y"))
+            other = mesh.abstract_mesh.update(axis_sizes=(4, 1), axis_names=("a", "b"))
+            out = S.jax.jit(within(S, other, lambda x: S.jax.reshard(x, S.jax.P(("a", "b"), None)) * 2))(x)
+            parts = [(shard.device.id, str(shard.index)) for shard in out.addressable_shards]
+            return over(out), parts, np.asarray(out)
+
+    case()
+
+
+def test_axes_of_one_device_divide_no_result():
+    @same
+    def case(S):
+        mesh = S.jax.make_mesh((4, 1), ("a", "b"), axis_types=(S.jax.sharding.AxisType.Auto,) * 2)
+        found = []
+        for spec in (S.jax.P(("a", "b")), S.jax.P("b"), S.jax.P("b", "a")):
+            x = S.jax.device_put(np.ones((8, 8)), S.jax.NamedSharding(mesh, spec))
+            found.append([over(S.jax.jit(f)(x)) for f in (lambda x: x * 2, lambda x: x.sum(1), lambda x: x[:, :, None])])
+        return found
+
+    case()
