@@ -289,7 +289,7 @@ def _open(leaf, sharding):
     if not placement(leaf).committed:
         return placed(leaf, found)
     own = _by_axes_of(found, leaf)
-    return leaf if own is None else placed(leaf, found.update(spec=own.spec))
+    return leaf if own is None else placed(leaf, own.update(mesh=own.mesh.update(axis_types=sharding.mesh.axis_types)))
 
 
 def _by_axes_of(sharding, leaf) -> NamedSharding | None:
