@@ -1,5 +1,7 @@
 """Contexts whose axes are others than those of the mesh that arrays are on, beside JAX's: what results are over."""
 
+import contextlib
+
 import numpy as np
 import pytest
 from oracle import FERRAX, same
@@ -123,5 +125,40 @@ def test_axes_of_one_device_divide_no_result():
             x = S.jax.device_put(np.ones((8, 8)), S.jax.NamedSharding(mesh, spec))
             found.append([over(S.jax.jit(f)(x)) for f in (lambda x: x * 2, lambda x: x.sum(1), lambda x: x[:, :, None])])
         return found
+
+    case()
+
+
+def asked(S):
+    """What is asked about a function, and its argument."""
+
+    def twice(x):
+        return x * 2
+
+    return {
+        "of an array": lambda x: (twice, x),
+        "of a type": lambda x: (twice, S.jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)),
+        "of what is nowhere": lambda x: (twice, np.ones((8, 8), np.float32)),
+        "of what is made": lambda x: (lambda x: S.jnp.zeros((8, 4)) + x.sum(), x),
+        "of what is said": lambda x: (lambda y: S.jnp.zeros_like(x) + y, x),
+        "with shardings": lambda x: (S.jax.jit(twice, out_shardings=S.jax.NamedSharding(x.sharding.mesh, S.jax.P("y"))), x),
+    }
+
+
+@pytest.mark.parametrize("set_mesh", [False, True])
+@pytest.mark.parametrize("kind", ["Auto", "Explicit"])
+@pytest.mark.parametrize("name", list(asked(FERRAX)))
+def test_stages_tell_the_shardings_of_results(name, kind, set_mesh):
+    @same
+    def case(S):
+        mesh = S.jax.make_mesh((4, 2), ("x", "y"), axis_types=(getattr(S.jax.sharding.AxisType, kind),) * 2)
+        x = S.jax.device_put(np.ones((8, 8), np.float32), S.jax.NamedSharding(mesh, S.jax.P("x")))
+        with S.jax.set_mesh(mesh) if set_mesh else contextlib.nullcontext():
+            function, argument = asked(S)[name](x)
+            traced = S.jax.jit(function).trace(argument) if not hasattr(function, "trace") else function.trace(argument)
+            lowered = traced.lower()
+            infos = [stage.out_info for stage in (traced, lowered, lowered.compile())]
+            infos.append(S.jax.eval_shape(function, argument))
+            return [(str(type(x.sharding).__name__), str(getattr(x.sharding, "spec", None))) for x in infos]
 
     case()

@@ -141,6 +141,26 @@ def _typed_results(program, numbers, mesh) -> list[int]:
     ]
 
 
+def types_of_results(
+    program: Any, given: Sequence[NamedSharding | None], used: AbstractMesh
+) -> list[NamedSharding | None]:
+    """The explicit types of a program's results, by those of its operands and the mesh that was in use; None of
+    results that have none."""
+    if not used.explicit_axes and not any(given) and not _core.equations_named(program, NAMES):
+        return [None] * len(program.out_types)
+    jaxpr = ClosedJaxpr(program).jaxpr
+    said = _said_meshes(jaxpr, [None if x is None else x.mesh for x in given])
+    over = [(used if x is None else x).abstract_mesh for x in said]
+    sizes = {name: size for mesh in (used, *over) for name, size in mesh.shape_tuple}
+    specs = specs_of(jaxpr, [None if x is None else x.spec for x in given], sizes, strict=False)
+    return [
+        of_type(NamedSharding(mesh, PartitionSpec() if spec is None else _shown(spec, mesh)), out.aval.ndim)
+        if mesh.explicit_axes
+        else None
+        for spec, mesh, out in zip(specs, over, jaxpr.outvars)
+    ]
+
+
 def _mesh_in(number, bits) -> Mesh | AbstractMesh | None:
     """The mesh of a placement that was asked for, where its number has these bits."""
     sharding = numbered(number).sharding if number & COMMITTED and number & bits else None
@@ -201,9 +221,10 @@ class Cuts:
         return [[self.numbers[name] for name in entry_names(entry)] for entry in sharding.spec.partitions]
 
     def spec(self, entries: list[list[int]], shape: Sequence[int]) -> PartitionSpec:
-        """Axes that cannot be cut into equal parts are not cut. Axes of one device are named where types name them."""
+        """Axes that cannot be cut into equal parts are not cut. Axes of one device are named where types name them,
+        and where there is no other device, as they were said."""
         sizes = self.mesh.axis_sizes
-        if not self.mesh.explicit_axes:
+        if not self.mesh.explicit_axes and self.mesh.size > 1:
             entries = [[number for number in entry if sizes[number] > 1] for entry in entries]
         for axis, size in enumerate(shape[: len(entries)]):
             if size % math.prod(sizes[number] for number in entries[axis]):
@@ -255,9 +276,12 @@ def _named(devices) -> str:
 
 @functools.lru_cache(256)
 def undivided(number: int, rank: int) -> int:
-    """The number of an array of so many axes that nobody put anywhere, on the explicit axes of a mesh."""
+    """The number of an array of so many axes that nobody put anywhere, while a mesh is in use, of which `number` is: by
+    explicit axes with an entry for each axis."""
     sharding = numbered(number).sharding
     assert isinstance(sharding, NamedSharding)
+    if not sharding.mesh.explicit_axes:
+        return number
     return number_of(NamedSharding(sharding.mesh, PartitionSpec(*[None] * rank)), committed=False)
 
 

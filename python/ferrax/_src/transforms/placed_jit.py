@@ -19,10 +19,18 @@ from ferrax._src.core import named_axes, propagation, transfers
 from ferrax._src.core.devices import Device
 from ferrax._src.core.explicit_types import laid_out, typed
 from ferrax._src.core.layout import AutoLayout, Format, check_layout
-from ferrax._src.core.mesh import AbstractMesh, Mesh, mesh_of_specs
+from ferrax._src.core.mesh import AbstractMesh, Mesh, mesh_of_results, mesh_of_specs
 from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.placement import check_fits, over_devices
-from ferrax._src.core.placements import number_of, numbered, place, placed, placement
+from ferrax._src.core.placements import (
+    COMMITTED,
+    number_of,
+    number_of_mesh,
+    numbered,
+    place,
+    placed,
+    placement,
+)
 from ferrax._src.core.sharding import (
     IndivisibleError,
     NamedSharding,
@@ -94,25 +102,28 @@ def resolved(
 
 
 def shardings_of(program: Any, leaves: list, captured: list) -> tuple[list, list] | None:
-    """The shardings of arguments and results, if an argument is on a mesh; those of others are on it, undivided."""
+    """The shardings of arguments and results, if an argument is on a mesh, or one is in use; those of others are on it,
+    undivided."""
     known = [_said_of(leaf) for leaf in leaves]
     mesh = next((x.mesh for x in known if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh)), None)
-    if mesh is None:
+    if mesh is None and (any(known) or (mesh := mesh_of_results()) is None):
         return None
     numbers = [0 if where is None else number_of(where) for where in known]
     numbers += [_core.place_of(x) for x in captured]
-    found = [numbered(number).sharding for number in propagation.results(program, numbers)]
+    if not any(number & COMMITTED for number in numbers):
+        numbers = [number_of_mesh(mesh)] * len(numbers)
+    shapes = [shape for shape, *_ in program.out_types]
+    places = [
+        number or propagation.undivided(number_of_mesh(mesh), len(shape))
+        for number, shape in zip(propagation.results(program, numbers), shapes)
+    ]
+    found = [numbered(number).sharding for number in places]
     return [NamedSharding(mesh, PartitionSpec()) if where is None else where for where in known], found
 
 
-def explicit_results(program: Any, explicit: list, captured: list) -> list:
-    """The explicit types of results, by those of arguments; none if these have none."""
-    if not any(explicit):
-        return []
-    numbers = [0 if where is None else number_of(where) for where in explicit]
-    numbers += [_core.place_of(x) for x in captured]
-    found = [numbered(number).sharding for number in propagation.results(program, numbers)]
-    return [where if isinstance(where, NamedSharding) and where.mesh.explicit_axes else None for where in found]
+def explicit_results(program: Any, explicit: list, captured: list, used: AbstractMesh) -> list:
+    """The explicit types of results, None of those that have none, by those of arguments, where this mesh is in use."""
+    return propagation.types_of_results(program, [*explicit, *map(typed, captured)], used)
 
 
 def _without_devices(place) -> bool:
@@ -335,6 +346,7 @@ class PlacedFunction:
             return staged
         said = tree_util.tree_leaves((self._in, self._out), is_leaf=is_leaf)
         staged._without_devices = any(map(_without_devices, said))
+        staged._said = self._said(staged.out_tree, shapes, known)[0]
         staged._shardings = known, self._outputs(staged.out_tree, shapes, known)
         return staged
 
@@ -355,7 +367,7 @@ class PlacedFunction:
         self._inputs(args, kwargs)
         out, tree = tree_util.tree_flatten(self._jit.eval_shape(*args, **kwargs))
         places = self._outputs(tree, [x.shape for x in out], [])
-        return tree.unflatten([x.update(sharding=where) for x, where in zip(out, places)])
+        return tree.unflatten([x if where is None else x.update(sharding=where) for x, where in zip(out, places)])
 
 
 # Libraries tell jitted functions by the name of their class.
