@@ -1,10 +1,13 @@
 """Contexts whose axes are others than those of the mesh that arrays are on, beside JAX's: what results are over."""
 
 import contextlib
+import functools
 
 import numpy as np
 import pytest
 from oracle import FERRAX, same
+
+import ferrax
 
 
 def within(S, mesh, function):
@@ -162,3 +165,64 @@ def test_stages_tell_the_shardings_of_results(name, kind, set_mesh):
             return [(str(type(x.sharding).__name__), str(getattr(x.sharding, "spec", None))) for x in infos]
 
     case()
+
+
+def made(S):
+    """Results that are said to be divided over a mesh, by a key, an array, and a sharding."""
+    return {
+        "drawn": lambda k, x, s: S.jax.random.normal(k, (8, 4), out_sharding=s),
+        "zeros": lambda k, x, s: S.jnp.zeros((8, 4), out_sharding=s),
+        "broadcast": lambda k, x, s: S.lax.broadcast_in_dim(x.sum(1), (8, 4), (0,), out_sharding=s),
+        "drawn beside an operand": lambda k, x, s: S.jax.random.normal(k, (8, 4), out_sharding=s) + x,
+    }
+
+
+def mesh_and_sharding(S):
+    mesh = S.jax.make_mesh((4, 2), ("x", "y"), axis_types=(S.jax.sharding.AxisType.Explicit,) * 2)
+    return mesh, S.jax.NamedSharding(mesh, S.jax.P("x"))
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("name", list(made(FERRAX)))
+def test_what_is_made_is_over_devices_that_somebody_said(name, jitted):
+    @same
+    def case(S):
+        mesh, where = mesh_and_sharding(S)
+        function = made(S)[name]
+        run = S.jax.jit(function, static_argnums=2) if jitted else function
+        key, x = S.jax.random.key(0), np.ones((8, 4), np.float32)
+        placed = (x, S.jax.device_put(x, where))[jitted]
+        outcomes = []
+        for x, within in ((x, contextlib.nullcontext()), (x, S.jax.set_mesh(mesh)), (placed, contextlib.nullcontext())):
+            with within:
+                try:
+                    outcomes.append(over(run(key, x, where)))
+                except ValueError as error:
+                    outcomes.append(type(error).__name__)
+        # An operand that is not used says nothing on JAX.
+        return outcomes if name.endswith("operand") or not jitted else outcomes[:2]
+
+    case()
+
+
+def test_devices_are_those_that_a_jitted_function_says():
+    @same
+    def case(S):
+        _, where = mesh_and_sharding(S)
+        draw = functools.partial(made(S)["drawn"], x=None, s=where)
+        whole = S.jax.NamedSharding(where.mesh, S.jax.P())
+        kept = S.jax.jit(draw, out_shardings=where)(S.jax.random.key(0))
+        given = S.jax.jit(draw, in_shardings=whole)(S.jax.random.key(0))
+        return over(kept), over(given), np.asarray(kept)
+
+    case()
+
+
+def test_a_constraint_over_unknown_devices_is_refused():
+    mesh, where = mesh_and_sharding(FERRAX)
+    unknown = where.update(mesh=mesh.abstract_mesh.update(axis_types=(ferrax.sharding.AxisType.Auto,) * 2))
+    divided = ferrax.jit(lambda x: ferrax.lax.with_sharding_constraint(x, unknown) * 2)
+    with pytest.raises(ValueError, match=r"of no mesh of 8 devices is known .* ferrax.set_mesh"):
+        divided(np.ones(8))
+    with ferrax.set_mesh(mesh):
+        assert over(divided(np.ones(8)))[2] == "P('x',)"

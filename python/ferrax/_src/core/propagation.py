@@ -9,9 +9,11 @@ program; the native core remembers the answers.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ferrax import _core
@@ -38,6 +40,23 @@ from ferrax._src.core.sharding import NamedSharding, Sharding, SingleDeviceShard
 from ferrax._src.core.spec_rules import control, of_operation, specs_of
 
 
+class _Call(threading.local):
+    mesh: Mesh | None = None
+
+
+_call = _Call()
+
+
+@contextlib.contextmanager
+def call_over(mesh: Mesh | None) -> Iterator[None]:
+    """A context in which programs are over this mesh where neither they nor their operands say devices."""
+    before, _call.mesh = _call.mesh, mesh
+    try:
+        yield
+    finally:
+        _call.mesh = before
+
+
 def results(program: Any, numbers: Sequence[int]) -> list[int]:
     """The numbers of the placements of a program's results."""
     for number in numbers:
@@ -46,12 +65,15 @@ def results(program: Any, numbers: Sequence[int]) -> list[int]:
     given = [numbered(number).sharding if number else None for number in numbers]
     committed = [numbered(number).sharding for number in numbers if number & COMMITTED]
     on = [x.mesh for x in committed if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh)]
+    if not on and _call.mesh is not None:
+        on = [_call.mesh]
     of_program, count = said_shardings(program, on), len(program.out_types)
     # A function over a mesh sees to it itself.
     pinned = said_shardings(program, on, _CONSTRAINTS)
     if not all(sharding.is_fully_addressable for sharding in pinned):
         raise OverProcesses(f"{program.name}: arrays in the program are over several processes: call it within jit")
     said = [*committed, *of_program]
+    _check_known(program, said, on)
     if not said:
         somewhere = next(filter(None, numbers), 0)
         return [somewhere] * count
@@ -256,6 +278,19 @@ def said_shardings(program: Any, meshes: Sequence[Mesh] = (), names: set[str] | 
 def said_device(program: Any) -> int:
     """The native core's number of the one device that a program says values are on; 0 for several, or none."""
     return next((number for number in map(device_number, said_shardings(program)) if number), 0)
+
+
+def _check_known(program, said, on) -> None:
+    """Errors: ValueError where a program says that a value is divided over a mesh whose devices nobody said."""
+    meshes = [*on, *(x.mesh for x in said if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh))]
+    for name, params in _core.equations_named(program, _CONSTRAINTS):
+        for sharding in _STATED[name][0](params):
+            if isinstance(sharding, NamedSharding) and sharding.mesh.size > 1 and _here(sharding, meshes) is None:
+                raise ValueError(
+                    f"{program.name}: a value is divided as {sharding.spec} over {sharding.mesh}, and of no mesh of "
+                    f"{sharding.mesh.size} devices is known which they are: set one with ferrax.set_mesh, or put an "
+                    "argument on one with ferrax.device_put"
+                )
 
 
 def _check_said(committed, said) -> None:

@@ -160,6 +160,8 @@ class PlacedFunction:
         # Where all arguments are put, wherever they are.
         self._device = device
         self._static = jitted._options[0][0]
+        places = tree_util.tree_leaves((in_shardings, out_shardings), is_leaf=is_leaf)
+        self._mesh = next((x.mesh for x in places if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh)), None)
         # By trees, shapes and the mesh in use, the shardings of arguments and, by the same of results,
         # those of results, and where others are of which no argument says it.
         self._known: dict[Any, tuple[list, dict[Any, tuple[list, Any]]]] = {}
@@ -199,9 +201,10 @@ class PlacedFunction:
         if self._out is None:
             results = self._jit(*args, **kwargs)
         else:
-            results = placed_programs.called(
-                self._jit, args, kwargs, lambda tree, shapes: self._said(tree, shapes, known[0])[0]
-            )
+            with propagation.call_over(self._mesh):
+                results = placed_programs.called(
+                    self._jit, args, kwargs, lambda tree, shapes: self._said(tree, shapes, known[0])[0]
+                )
         out, tree = tree_util.tree_flatten(results)
         if known[0] and any(self._jit._options[1]):
             self._delete_donated(leaves, args, kwargs, known[0])
