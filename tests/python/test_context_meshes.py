@@ -193,10 +193,11 @@ def test_what_is_made_is_over_devices_that_somebody_said(name, jitted):
         key, x = S.jax.random.key(0), np.ones((8, 4), np.float32)
         placed = (x, S.jax.device_put(x, where))[jitted]
         outcomes = []
-        for x, within in ((x, contextlib.nullcontext()), (x, S.jax.set_mesh(mesh)), (placed, contextlib.nullcontext())):
+        nowhere = contextlib.nullcontext()
+        for operand, within in ((x, nowhere), (x, S.jax.set_mesh(mesh)), (placed, nowhere)):
             with within:
                 try:
-                    outcomes.append(over(run(key, x, where)))
+                    outcomes.append(over(run(key, operand, where)))
                 except ValueError as error:
                     outcomes.append(type(error).__name__)
         # An operand that is not used says nothing on JAX.

@@ -55,8 +55,8 @@ def of_result(name: str, where: NamedSharding, operands: Sequence[Any]) -> Named
         return where.update(mesh=where.mesh.abstract_mesh, memory_kind=None)
     if not any(isinstance(x, Array) and placement(x).sharding.device_set == where.device_set for x in operands):
         raise ValueError(
-            f"{name}: out_sharding is over {where.mesh}, which is not in use, and no operand is on its devices: set the "
-            "mesh with ferrax.set_mesh, or pass device= where the function has it"
+            f"{name}: out_sharding is over {where.mesh}, which is not in use, and no operand is on its devices: set "
+            "the mesh with ferrax.set_mesh, or pass device= where the function has it"
         )
     return where
 
