@@ -9,11 +9,10 @@ program; the native core remembers the answers.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ferrax import _core
@@ -41,20 +40,11 @@ from ferrax._src.core.spec_rules import control, of_operation, specs_of
 
 
 class _Call(threading.local):
+    # The mesh that programs are over where neither they nor their operands say devices: that of the jitted function.
     mesh: Mesh | None = None
 
 
-_call = _Call()
-
-
-@contextlib.contextmanager
-def call_over(mesh: Mesh | None) -> Iterator[None]:
-    """A context in which programs are over this mesh where neither they nor their operands say devices."""
-    before, _call.mesh = _call.mesh, mesh
-    try:
-        yield
-    finally:
-        _call.mesh = before
+call = _Call()
 
 
 def results(program: Any, numbers: Sequence[int]) -> list[int]:
@@ -65,8 +55,8 @@ def results(program: Any, numbers: Sequence[int]) -> list[int]:
     given = [numbered(number).sharding if number else None for number in numbers]
     committed = [numbered(number).sharding for number in numbers if number & COMMITTED]
     on = [x.mesh for x in committed if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh)]
-    if not on and _call.mesh is not None:
-        on = [_call.mesh]
+    if not on and call.mesh is not None:
+        on = [call.mesh]
     of_program, count = said_shardings(program, on), len(program.out_types)
     # A function over a mesh sees to it itself.
     pinned = said_shardings(program, on, _CONSTRAINTS)

@@ -201,10 +201,13 @@ class PlacedFunction:
         if self._out is None:
             results = self._jit(*args, **kwargs)
         else:
-            with propagation.call_over(self._mesh):
+            before, propagation.call.mesh = propagation.call.mesh, self._mesh
+            try:
                 results = placed_programs.called(
                     self._jit, args, kwargs, lambda tree, shapes: self._said(tree, shapes, known[0])[0]
                 )
+            finally:
+                propagation.call.mesh = before
         out, tree = tree_util.tree_flatten(results)
         if known[0] and any(self._jit._options[1]):
             self._delete_donated(leaves, args, kwargs, known[0])
