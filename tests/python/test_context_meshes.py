@@ -227,3 +227,24 @@ def test_a_constraint_over_unknown_devices_is_refused():
         divided(np.ones(8))
     with ferrax.set_mesh(mesh):
         assert over(divided(np.ones(8)))[2] == "P('x',)"
+
+
+@pytest.mark.parametrize("kind", ["Auto", "Explicit"])
+@pytest.mark.parametrize("divided", [False, True])
+def test_compiled_functions_take_arrays_of_the_mesh_in_use(divided, kind):
+    @same
+    def case(S):
+        mesh = S.jax.make_mesh((4, 2), ("x", "y"), axis_types=(getattr(S.jax.sharding.AxisType, kind),) * 2)
+        x = np.ones((8, 8), np.float32)
+        rows = S.jax.device_put(x, S.jax.NamedSharding(mesh, S.jax.P("x")))
+        outcomes = []
+        with S.jax.set_mesh(mesh):
+            compiled = S.jax.jit(lambda x: x * 2).lower(rows if divided else x).compile()
+            for argument in (x, rows):
+                try:
+                    outcomes.append(over(compiled(argument)))
+                except ValueError as error:
+                    outcomes.append(type(error).__name__)
+        return outcomes, over(compiled(x))
+
+    case()

@@ -321,9 +321,12 @@ class Compiled(_Stage):
         ins, outs = self._shardings or ([], [])
         return exchanges(self._program, ins, outs)
 
-    def _check_shardings(self, arrays):
+    def _check_shardings(self, leaves):
         """Errors: ValueError for arrays that were divided by request otherwise than those compiled for."""
-        for number, (x, wanted) in enumerate(zip(arrays, self._shardings[0] if self._shardings else ())):
+        for number, (x, wanted) in enumerate(zip(leaves, self._shardings[0] if self._shardings else ())):
+            if not isinstance(x, core.Array):
+                # Nobody put it anywhere, whichever mesh is in use.
+                continue
             known, committed = placement(x)
             several = wanted is not None and wanted.num_devices > 1
             if several and committed and known.num_devices > 1 and not known.is_equivalent_to(wanted, x.ndim):
@@ -424,7 +427,7 @@ class Compiled(_Stage):
                     "lower and compile it for that, or call the jitted function."
                 )
             arrays.append(array)
-        self._check_shardings(arrays)
+        self._check_shardings(leaves)
         held = [] if self._refs is None else self._refs.read(refs, self.fun_name)
         results = self._program.run(arrays + self._captured + held)
         if self._refs is not None:
