@@ -248,3 +248,32 @@ def test_compiled_functions_take_arrays_of_the_mesh_in_use(divided, kind):
         return outcomes, over(compiled(x))
 
     case()
+
+
+COMPUTED = {
+    "by a number": lambda S, x, z: x * 2,
+    "of two": lambda S, x, z: x + z,
+    "element by element": lambda S, x, z: S.jnp.sin(x),
+    "moved": lambda S, x, z: x.T,
+    "summed": lambda S, x, z: x.sum(1),
+    "compared": lambda S, x, z: x > 0,
+    "broadcast": lambda S, x, z: x[:, None] * np.ones((3, 1), np.float32),
+    "reshaped": lambda S, x, z: x.reshape(2, 4, 8),
+}
+
+
+@pytest.mark.parametrize("name", list(COMPUTED))
+def test_results_are_divided_over_axes_of_either_type(name):
+    @same
+    def case(S):
+        kinds = S.jax.sharding.AxisType
+        mesh = S.jax.make_mesh((2, 2), ("x", "y"), axis_types=(kinds.Auto, kinds.Explicit))
+        x, z = (
+            S.jax.device_put(np.ones((8, 8), np.float32), S.jax.NamedSharding(mesh, spec))
+            for spec in (S.jax.P("x", "y"), S.jax.P(None, "y"))
+        )
+        function = functools.partial(COMPUTED[name], S)
+        with S.jax.set_mesh(mesh):
+            return over(function(x, z)), over(S.jax.jit(function)(x, z))
+
+    case()

@@ -138,12 +138,11 @@ def _typed_results(program, numbers, mesh) -> list[int]:
     specs = specs_of(jaxpr, [_spec(given, mesh) for given in numbers], sizes, strict=one)
     over = [mesh if x is None else over_devices_of(mesh, x) or mesh for x in said * (len(specs) if one else 1)]
     specs = [None if spec is None else _shown(spec, x) for spec, x in zip(specs, over)]
-    if not one:
-        opened = {x: _propagated(program, numbers, x) for x in set(over) if x._any_axis_auto and isinstance(x, Mesh)}
-        specs = [
-            _with_auto_axes(spec, opened[x][index], x, out.aval.ndim) if x in opened else spec
-            for index, (spec, x, out) in enumerate(zip(specs, over, jaxpr.outvars))
-        ]
+    opened = {x: _propagated(program, numbers, x) for x in set(over) if x._any_axis_auto and isinstance(x, Mesh)}
+    specs = [
+        _with_auto_axes(spec, opened[x][index], x, out.aval.ndim) if x in opened else spec
+        for index, (spec, x, out) in enumerate(zip(specs, over, jaxpr.outvars))
+    ]
     asked = any(number & COMMITTED for number in numbers)
     return [
         number_of(NamedSharding(x, PartitionSpec() if spec is None else spec), committed=asked or spec is not None)
@@ -314,16 +313,21 @@ def undivided(number: int, rank: int) -> int:
 def of_pair(x: int, y: int, x_shape: Sequence[int], y_shape: Sequence[int]) -> int:
     """The number of the result of an elementwise operation on two operands that are broadcast."""
     _check_pair(x, y)
+    rank = max(len(x_shape), len(y_shape))
     if (x | y) & TYPED:
         mesh = _mesh_of_all((x, y))
         shapes = [tuple(x_shape), tuple(y_shape)]
         specs = [_spec(number, mesh) for number in (x, y)]
         full = [None if spec is None else filled(spec, len(shape)) for spec, shape in zip(specs, shapes)]
         if not (x | y) & COMMITTED:
-            undivided = PartitionSpec(*[None] * max(map(len, shapes)))
+            undivided = PartitionSpec(*[None] * rank)
             return number_of(NamedSharding(mesh, undivided), committed=False)
-        return number_of(NamedSharding(mesh, of_operation(shapes, full, mesh.shape)))
-    rank = max(len(x_shape), len(y_shape))
+        spec = of_operation(shapes, full, mesh.shape)
+        if mesh._any_axis_auto and isinstance(mesh, Mesh):
+            found = numbered(_auto_pair(x, y, shapes[0], shapes[1], rank)).sharding
+            if isinstance(found, NamedSharding):
+                spec = _with_auto_axes(spec, found.spec, mesh, rank) or spec
+        return number_of(NamedSharding(mesh, spec))
     return _auto_pair(x, y, x_shape, y_shape, rank)
 
 
