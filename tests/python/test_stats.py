@@ -223,6 +223,19 @@ def test_explain_cache_misses(caplog):
     assert "test_stats.py" in record.getMessage()
 
 
+def test_a_retrace_for_another_sharding_is_explained(caplog):
+    mesh = jax.make_mesh((1,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
+    f = jax.jit(lambda x: x * 2, max_traces=2)
+    with jax.explain_cache_misses(True), caplog.at_level(logging.WARNING, "ferrax"):
+        f(jnp.ones(2))
+        f(jax.device_put(jnp.ones(2), jax.NamedSharding(mesh, jax.P("x"))))
+    (record,) = caplog.records
+    assert "an argument changed in sharding" in record.getMessage()
+    assert f.stats().last_retrace.what == "sharding"
+    with pytest.raises(jax.errors.TooManyTracesError, match=r"changed in sharding.*\n.*device_put"):
+        f(jax.device_put(jnp.ones(2), jax.NamedSharding(mesh, jax.P())))
+
+
 def test_functions_that_are_defined_in_loops_are_explained(caplog):
     with jax.explain_cache_misses(True), caplog.at_level(logging.WARNING, "ferrax"):
         for _ in range(3):

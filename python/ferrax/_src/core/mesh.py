@@ -594,6 +594,16 @@ def concrete_mesh() -> Mesh:
     return EMPTY_MESH if _state.mesh is None else _state.mesh
 
 
+def over_devices_of(mesh: Mesh | AbstractMesh, wanted: Mesh | AbstractMesh) -> Any:
+    """The mesh that is wanted, over the devices of another in their order, if it has none and there are as many as it
+    needs; else None. Of a mesh without devices it is the one that is wanted."""
+    if mesh.size != wanted.size:
+        return None
+    if isinstance(wanted, Mesh) or not isinstance(mesh, Mesh):
+        return wanted
+    return Mesh(mesh.devices.reshape(wanted.axis_sizes), wanted.axis_names, wanted.axis_types)
+
+
 def mesh_of_results() -> Mesh | None:
     """The mesh that what nobody put anywhere is on: that of `set_mesh`, with the axis types that are in use."""
     concrete, abstract = concrete_mesh(), get_abstract_mesh()

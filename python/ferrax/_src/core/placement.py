@@ -22,6 +22,7 @@ from ferrax._src.core.mesh import (
     concrete_mesh,
     get_abstract_mesh,
     mesh_of_specs,
+    over_devices_of,
 )
 from ferrax._src.core.partition import PartitionSpec, filled, names_of
 from ferrax._src.core.placements import placed, placement
@@ -255,10 +256,7 @@ def device_get(x: Any) -> Any:
 
 def over_devices(mesh: AbstractMesh) -> Mesh | None:
     """The mesh over the devices of the one in use, which has these axes; else None."""
-    concrete = concrete_mesh()
-    if concrete.shape_tuple != mesh.shape_tuple:
-        return None
-    return concrete.update(axis_types=mesh.axis_types)
+    return over_devices_of(concrete_mesh(), mesh)
 
 
 def explicit_sharding(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +19,13 @@ from ferrax import _core
 from ferrax._src.core.devices import Device
 from ferrax._src.core.global_array import OverProcesses
 from ferrax._src.core.jaxpr import ClosedJaxpr, Literal
-from ferrax._src.core.mesh import AbstractMesh, Mesh, concrete_mesh, get_abstract_mesh
+from ferrax._src.core.mesh import (
+    AbstractMesh,
+    Mesh,
+    concrete_mesh,
+    get_abstract_mesh,
+    over_devices_of,
+)
 from ferrax._src.core.partition import PartitionSpec, entry_names, filled, names_of
 from ferrax._src.core.placements import (
     COMMITTED,
@@ -29,7 +36,15 @@ from ferrax._src.core.placements import (
     placement,
 )
 from ferrax._src.core.sharding import NamedSharding, Sharding, SingleDeviceSharding, of_type
-from ferrax._src.core.spec_rules import of_operation, specs_of
+from ferrax._src.core.spec_rules import control, of_operation, specs_of
+
+
+class _Call(threading.local):
+    # The mesh that programs are over where neither they nor their operands say devices: that of the jitted function.
+    mesh: Mesh | None = None
+
+
+call = _Call()
 
 
 def results(program: Any, numbers: Sequence[int]) -> list[int]:
@@ -40,12 +55,15 @@ def results(program: Any, numbers: Sequence[int]) -> list[int]:
     given = [numbered(number).sharding if number else None for number in numbers]
     committed = [numbered(number).sharding for number in numbers if number & COMMITTED]
     on = [x.mesh for x in committed if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh)]
+    if not on and call.mesh is not None:
+        on = [call.mesh]
     of_program, count = said_shardings(program, on), len(program.out_types)
     # A function over a mesh sees to it itself.
     pinned = said_shardings(program, on, _CONSTRAINTS)
     if not all(sharding.is_fully_addressable for sharding in pinned):
         raise OverProcesses(f"{program.name}: arrays in the program are over several processes: call it within jit")
     said = [*committed, *of_program]
+    _check_known(program, said, on)
     if not said:
         somewhere = next(filter(None, numbers), 0)
         return [somewhere] * count
@@ -56,40 +74,51 @@ def results(program: Any, numbers: Sequence[int]) -> list[int]:
     mesh, kind = meshes[0], said[0].memory_kind
     if mesh.explicit_axes:
         return _typed_results(program, numbers, mesh)
-    cut = Cuts(mesh)
-    inputs = [cut.entries(x) if number & COMMITTED else None for number, x in zip(numbers, given)]
-    found = _core.propagate(program, mesh.axis_sizes, inputs, NAMES, cut.stated)
     # Where a result is divided as an argument is, it has that one's sharding, as it was written.
     written = {
-        (x.mesh, filled(x.spec, len(ty[0])), x.memory_kind): x.spec
+        (x.mesh, _cutting(x.spec, x.mesh, len(ty[0])), x.memory_kind): x.spec
         for x, ty in reversed(list(zip(given, program.in_types)))
         if isinstance(x, NamedSharding) and x in committed and len(x.spec) <= len(ty[0])
     }
+    over = [mesh] * count
+    if of_program:
+        said_over = _said_meshes(ClosedJaxpr(program).jaxpr, [_mesh_in(number, COMMITTED) for number in numbers])
+        over = [mesh if x is None else over_devices_of(mesh, x) or mesh for x in said_over]
+    found = {x: _propagated(program, numbers, x) for x in set(over)}
 
-    def place(entries, shape):
-        spec = cut.spec(entries, shape)
-        spec = written.get((mesh, filled(spec, len(shape)), kind), spec)
+    def place(index):
+        mesh = over[index]
+        spec = found[mesh][index]
+        spec = written.get((mesh, _cutting(spec, mesh, len(program.out_types[index][0])), kind), spec)
         return number_of(NamedSharding(mesh, spec, memory_kind=kind))
 
-    return [place(entries, ty[0]) for entries, ty in zip(found, program.out_types)]
+    return [place(index) for index in range(count)]
 
 
-def _with_auto_axes(program, numbers, mesh, specs) -> list[PartitionSpec | None]:
-    """Specs by explicit axes with those by the other axes, which follow from what they are made of."""
+def _cutting(spec, mesh, rank) -> tuple[tuple[Any, ...], ...]:
+    """The axes of a mesh that cut each axis of an array: those of several devices."""
+    return tuple(tuple(name for name in entry_names(x) if mesh.shape[name] > 1) for x in filled(spec, rank).partitions)
+
+
+def _propagated(program, numbers, mesh) -> list[PartitionSpec]:
+    """The specs of results over a mesh, as they follow from what is known over it."""
     cut = Cuts(mesh)
     inputs = [cut.entries(numbered(number).sharding) if number & COMMITTED else None for number in numbers]
     found = _core.propagate(program, mesh.axis_sizes, inputs, NAMES, cut.stated)
-    auto, shapes = set(mesh.auto_axes), [ty[0] for ty in program.out_types]
-    both: list[PartitionSpec | None] = []
-    for spec, entries, shape in zip(specs, found, shapes):
-        more = filled(cut.spec(entries, shape), len(shape)).partitions
-        known = filled(PartitionSpec() if spec is None else spec, len(shape))
-        joined = [
-            (*entry_names(own), *(name for name in entry_names(other) if name in auto))
-            for own, other in zip(known.partitions, more)
-        ]
-        both.append(known.update(partitions=joined) if any(joined) or spec is not None else None)
-    return both
+    return [cut.spec(entries, ty[0]) for entries, ty in zip(found, program.out_types)]
+
+
+def _with_auto_axes(spec, more, mesh, rank) -> PartitionSpec | None:
+    """A spec by explicit axes with that by the other axes, which follows from what the result is made of."""
+    if not mesh.explicit_axes:
+        return more
+    auto = set(mesh.auto_axes)
+    known = filled(PartitionSpec() if spec is None else spec, rank)
+    joined = [
+        (*entry_names(own), *(name for name in entry_names(other) if name in auto))
+        for own, other in zip(known.partitions, filled(more, rank).partitions)
+    ]
+    return known.update(partitions=joined) if any(joined) or spec is not None else None
 
 
 def _typed_results(program, numbers, mesh) -> list[int]:
@@ -104,34 +133,73 @@ def _typed_results(program, numbers, mesh) -> list[int]:
         same = name == "reshape" and tuple(params["new_sizes"]) == tuple(jaxpr.invars[0].aval.shape)
         if name not in _STATED and not same:
             _check_context(name, numbers)
-    specs = specs_of(jaxpr, [_spec(given, mesh) for given in numbers], mesh.shape, strict=one)
+    said = [None] if one else _said_meshes(jaxpr, [_mesh_in(number, TYPED) for number in numbers])
+    sizes = {name: size for x in (*said, mesh) if x is not None for name, size in x.shape_tuple}
+    specs = specs_of(jaxpr, [_spec(given, mesh) for given in numbers], sizes, strict=one)
+    over = [mesh if x is None else over_devices_of(mesh, x) or mesh for x in said * (len(specs) if one else 1)]
+    specs = [None if spec is None else _shown(spec, x) for spec, x in zip(specs, over)]
+    opened = {x: _propagated(program, numbers, x) for x in set(over) if x._any_axis_auto and isinstance(x, Mesh)}
+    specs = [
+        _with_auto_axes(spec, opened[x][index], x, out.aval.ndim) if x in opened else spec
+        for index, (spec, x, out) in enumerate(zip(specs, over, jaxpr.outvars))
+    ]
     asked = any(number & COMMITTED for number in numbers)
-    specs = [None if spec is None else _shown(spec, mesh) for spec in specs]
-    if mesh._any_axis_auto and isinstance(mesh, Mesh) and not one:
-        specs = _with_auto_axes(program, numbers, mesh, specs)
-    kinds = [None] if one else _last_axis_types(jaxpr)
     return [
-        number_of(
-            NamedSharding(
-                mesh if kind is None else mesh.update(axis_types=kind), PartitionSpec() if spec is None else spec
-            ),
-            committed=asked or spec is not None,
-        )
+        number_of(NamedSharding(x, PartitionSpec() if spec is None else spec), committed=asked or spec is not None)
         if spec is not None or asked
         else number_of(NamedSharding(mesh, PartitionSpec(*[None] * out.aval.ndim)), committed=False)
-        for spec, out, kind in zip(specs, jaxpr.outvars, kinds * (len(specs) if one else 1))
+        for spec, x, out in zip(specs, over, jaxpr.outvars)
     ]
 
 
-def _last_axis_types(jaxpr) -> list[Any]:
-    """For each output the types of axes of the mesh over which a `reshard` says that it is, if one does."""
-    said = {
-        out: eqn.params["dst_sharding"].mesh.axis_types
-        for eqn in jaxpr.eqns
-        if eqn.primitive.name == "reshard"
-        for out in eqn.outvars
-    }
-    return [None if isinstance(out, Literal) else said.get(out) for out in jaxpr.outvars]
+def types_of_results(
+    program: Any, given: Sequence[NamedSharding | None], used: AbstractMesh
+) -> list[NamedSharding | None]:
+    """The explicit types of a program's results, by those of its operands and the mesh that was in use; None of
+    results that have none."""
+    if not used.explicit_axes and not any(given) and not _core.equations_named(program, NAMES):
+        return [None] * len(program.out_types)
+    jaxpr = ClosedJaxpr(program).jaxpr
+    said = _said_meshes(jaxpr, [None if x is None else x.mesh for x in given])
+    over = [(used if x is None else x).abstract_mesh for x in said]
+    sizes = {name: size for mesh in (used, *over) for name, size in mesh.shape_tuple}
+    specs = specs_of(jaxpr, [None if x is None else x.spec for x in given], sizes, strict=False)
+    return [
+        of_type(NamedSharding(mesh, PartitionSpec() if spec is None else _shown(spec, mesh)), out.aval.ndim)
+        if mesh.explicit_axes
+        else None
+        for spec, mesh, out in zip(specs, over, jaxpr.outvars)
+    ]
+
+
+def _mesh_in(number, bits) -> Mesh | AbstractMesh | None:
+    """The mesh of a placement that was asked for, where its number has these bits."""
+    sharding = numbered(number).sharding if number & COMMITTED and number & bits else None
+    return sharding.mesh if isinstance(sharding, NamedSharding) and not sharding.mesh.empty else None
+
+
+def _said_meshes(jaxpr, given) -> list[Mesh | AbstractMesh | None]:
+    """For each output the mesh over which its type is: the last one that the program says, else that of an operand."""
+    known: dict[Any, Any] = dict(zip(jaxpr.invars, given))
+
+    def of(atom):
+        return None if isinstance(atom, Literal) else known.get(atom)
+
+    for eqn in jaxpr.eqns:
+        operands = [of(atom) for atom in eqn.invars]
+        known.update(zip(eqn.outvars, _meshes_of(eqn, operands)))
+    return [of(atom) for atom in jaxpr.outvars]
+
+
+def _meshes_of(eqn, operands) -> list[Any]:
+    if eqn.primitive.name in _CONSTRAINTS:
+        sharding = _STATED[eqn.primitive.name][0](eqn.params)[0]
+        if isinstance(sharding, NamedSharding) and not sharding.mesh.empty:
+            return [sharding.mesh]
+    called = None if eqn.primitive.name == "shard_map" else control.called(eqn)
+    if called is not None:
+        return _said_meshes(called, operands)
+    return [next((mesh for mesh in operands if mesh is not None), None)] * len(eqn.outvars)
 
 
 def _check_context(name, numbers) -> None:
@@ -164,8 +232,11 @@ class Cuts:
         return [[self.numbers[name] for name in entry_names(entry)] for entry in sharding.spec.partitions]
 
     def spec(self, entries: list[list[int]], shape: Sequence[int]) -> PartitionSpec:
-        """Axes that cannot be cut into equal parts are not cut."""
+        """Axes that cannot be cut into equal parts are not cut. Axes of one device are named where types name them,
+        and where there is no other device, as they were said."""
         sizes = self.mesh.axis_sizes
+        if not self.mesh.explicit_axes and self.mesh.size > 1:
+            entries = [[number for number in entry if sizes[number] > 1] for entry in entries]
         for axis, size in enumerate(shape[: len(entries)]):
             if size % math.prod(sizes[number] for number in entries[axis]):
                 entries[axis] = []
@@ -198,6 +269,19 @@ def said_device(program: Any) -> int:
     return next((number for number in map(device_number, said_shardings(program)) if number), 0)
 
 
+def _check_known(program, said, on) -> None:
+    """Errors: ValueError where a program says that a value is divided over a mesh whose devices nobody said."""
+    meshes = [*on, *(x.mesh for x in said if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh))]
+    for name, params in _core.equations_named(program, _CONSTRAINTS):
+        for sharding in _STATED[name][0](params):
+            if isinstance(sharding, NamedSharding) and sharding.mesh.size > 1 and _here(sharding, meshes) is None:
+                raise ValueError(
+                    f"{program.name}: a value is divided as {sharding.spec} over {sharding.mesh}, and of no mesh of "
+                    f"{sharding.mesh.size} devices is known which they are: set one with ferrax.set_mesh, or put an "
+                    "argument on one with ferrax.device_put"
+                )
+
+
 def _check_said(committed, said) -> None:
     """Errors: ValueError for operands that were put on other devices than a program says that values are on."""
     if committed:
@@ -216,9 +300,12 @@ def _named(devices) -> str:
 
 @functools.lru_cache(256)
 def undivided(number: int, rank: int) -> int:
-    """The number of an array of so many axes that nobody put anywhere, on the explicit axes of a mesh."""
+    """The number of an array of so many axes that nobody put anywhere, while a mesh is in use, of which `number` is: by
+    explicit axes with an entry for each axis."""
     sharding = numbered(number).sharding
     assert isinstance(sharding, NamedSharding)
+    if not sharding.mesh.explicit_axes:
+        return number
     return number_of(NamedSharding(sharding.mesh, PartitionSpec(*[None] * rank)), committed=False)
 
 
@@ -226,16 +313,21 @@ def undivided(number: int, rank: int) -> int:
 def of_pair(x: int, y: int, x_shape: Sequence[int], y_shape: Sequence[int]) -> int:
     """The number of the result of an elementwise operation on two operands that are broadcast."""
     _check_pair(x, y)
+    rank = max(len(x_shape), len(y_shape))
     if (x | y) & TYPED:
         mesh = _mesh_of_all((x, y))
         shapes = [tuple(x_shape), tuple(y_shape)]
         specs = [_spec(number, mesh) for number in (x, y)]
         full = [None if spec is None else filled(spec, len(shape)) for spec, shape in zip(specs, shapes)]
         if not (x | y) & COMMITTED:
-            undivided = PartitionSpec(*[None] * max(map(len, shapes)))
+            undivided = PartitionSpec(*[None] * rank)
             return number_of(NamedSharding(mesh, undivided), committed=False)
-        return number_of(NamedSharding(mesh, of_operation(shapes, full, mesh.shape)))
-    rank = max(len(x_shape), len(y_shape))
+        spec = of_operation(shapes, full, mesh.shape)
+        if mesh._any_axis_auto and isinstance(mesh, Mesh):
+            found = numbered(_auto_pair(x, y, shapes[0], shapes[1], rank)).sharding
+            if isinstance(found, NamedSharding):
+                spec = _with_auto_axes(spec, found.spec, mesh, rank) or spec
+        return number_of(NamedSharding(mesh, spec))
     return _auto_pair(x, y, x_shape, y_shape, rank)
 
 
@@ -347,8 +439,10 @@ def _shown(spec, mesh) -> PartitionSpec:
 def _here(sharding, meshes=()) -> Sharding | None:
     """The sharding over devices there are, else None."""
     if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
-        wanted = sharding.mesh.shape_tuple
-        mesh = next((mesh for mesh in (concrete_mesh(), *meshes) if mesh.shape_tuple == wanted), None)
+        wanted, known = sharding.mesh, [mesh for mesh in (concrete_mesh(), *meshes) if not mesh.empty]
+        mesh = next((mesh for mesh in known if mesh.shape_tuple == wanted.shape_tuple), None)
+        if mesh is None:
+            mesh = next(filter(None, (over_devices_of(mesh, wanted) for mesh in known)), None)
         if mesh is None:
             return None
         sharding = NamedSharding(mesh, sharding.spec)

@@ -7,13 +7,15 @@ argument: a comparison.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ferrax._src.core import typeof
+from ferrax._src.core import Array, Tracer, trace_state_clean, typeof
 from ferrax._src.core.explicit_types import resharded
-from ferrax._src.core.mesh import Mesh
+from ferrax._src.core.mesh import Mesh, concrete_mesh
 from ferrax._src.core.placement import check_devices, explicit_sharding
+from ferrax._src.core.placements import placement
+from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.core.spec_rules.unchecked import unchecked
 
 
@@ -31,6 +33,7 @@ def with_out_sharding(
         return function(*args, **kwargs)
     if isinstance(where.mesh, Mesh):
         check_devices(where, name)
+    where = of_result(name, where, (*args, *kwargs.values()))
     if where.spec.unreduced and name in _NO_SUMS:
         raise NotImplementedError(f"{name}: its result is no sum over devices, got out_sharding={where.spec}")
     if name in _SAME_SUMS:
@@ -38,6 +41,24 @@ def with_out_sharding(
     with unchecked(where.spec):
         result = function(*args, **kwargs)
     return resharded(result, where) if where.mesh.explicit_axes else result
+
+
+def of_result(name: str, where: NamedSharding, operands: Sequence[Any]) -> NamedSharding:
+    """What an `out_sharding` says of a result. Over a mesh that is not in use it is part of the result's type only: the
+    devices are those of operands.
+
+    Errors: ValueError outside of traced functions, where no operand is on these devices.
+    """
+    if not isinstance(where.mesh, Mesh) or where.mesh.size == 1 or not concrete_mesh().empty:
+        return where
+    if not trace_state_clean() or any(isinstance(x, Tracer) for x in operands):
+        return where.update(mesh=where.mesh.abstract_mesh, memory_kind=None)
+    if not any(isinstance(x, Array) and placement(x).sharding.device_set == where.device_set for x in operands):
+        raise ValueError(
+            f"{name}: out_sharding is over {where.mesh}, which is not in use, and no operand is on its devices: set "
+            "the mesh with ferrax.set_mesh, or pass device= where the function has it"
+        )
+    return where
 
 
 # Functions that move elements, of which sums over devices stay such.

@@ -22,7 +22,7 @@ from ferrax._src.core.mesh import (
     get_abstract_mesh,
     using_abstract,
 )
-from ferrax._src.core.partition import PartitionSpec, filled, names_of
+from ferrax._src.core.partition import PartitionSpec, entry_names, filled, names_of
 from ferrax._src.core.placement import explicit_sharding, over_devices
 from ferrax._src.core.placements import place, placed, placement
 from ferrax._src.core.primitives import (
@@ -269,7 +269,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
             continue
         found = resolved(sharding, leaf.shape, "out_shardings", "reshard")
         if not isinstance(leaf, core.Tracer) and core.trace_state_clean():
-            out.append(leaf if found is None else placed(leaf, found))
+            out.append(leaf if found is None else placed(leaf, _over_auto_axes(leaf, found)))
             continue
         abstract = sharding.update(mesh=sharding.mesh.abstract_mesh, memory_kind=None)
         concrete = sharding.mesh if isinstance(sharding.mesh, Mesh) else None
@@ -284,7 +284,32 @@ def _open(leaf, sharding):
         entries = (PartitionSpec.UNCONSTRAINED,) * leaf.ndim
         return _typed(_constrained(leaf, sharding.update(spec=PartitionSpec(*entries))), sharding)
     found = resolved(sharding, leaf.shape, "out_shardings", "reshard")
-    return leaf if found is None or placement(leaf).committed else placed(leaf, found)
+    if found is None:
+        return leaf
+    if not placement(leaf).committed:
+        return placed(leaf, found)
+    own = _by_axes_of(found, leaf)
+    return leaf if own is None else placed(leaf, own.update(mesh=own.mesh.update(axis_types=sharding.mesh.axis_types)))
+
+
+def _by_axes_of(sharding, leaf) -> NamedSharding | None:
+    """The sharding of an array that is on the devices of this one by the same axes; None of others."""
+    own = placement(leaf).sharding
+    if not isinstance(own, NamedSharding) or own.mesh.shape_tuple != sharding.mesh.shape_tuple:
+        return None
+    return own if own._device_assignment == sharding._device_assignment else None
+
+
+def _over_auto_axes(leaf, sharding):
+    """The sharding that says how an array is divided over explicit axes, with how it is divided over the others."""
+    auto, own = sharding.mesh.auto_axes, _by_axes_of(sharding, leaf)
+    if not auto or own is None:
+        return sharding
+    pairs = zip(filled(sharding.spec, leaf.ndim).partitions, filled(own.spec, leaf.ndim).partitions)
+    entries = [
+        (*entry_names(said), *(name for name in entry_names(entry) if name in auto)) or None for said, entry in pairs
+    ]
+    return sharding.update(spec=sharding.spec.update(partitions=entries))
 
 
 def _constrained(leaf, sharding):

@@ -8,6 +8,7 @@ from typing import Any, ParamSpec
 
 from ferrax._src.core import Array
 from ferrax._src.core.placement import explicit_sharding
+from ferrax._src.lax.out_sharding import of_result
 from ferrax._src.parallel.constraints import reshard
 
 P = ParamSpec("P")
@@ -24,6 +25,8 @@ def placed(sampler: Callable[P, Array]) -> Callable[P, Array]:
         if out_sharding is None:
             return sampler(*args, **kwargs)
         where = explicit_sharding(out_sharding, sampler.__name__)
+        if where is not None:
+            where = of_result(sampler.__name__, where, (*args, *kwargs.values()))
         result = sampler(*args, **kwargs)
         return result if where is None else reshard(result, where)
 

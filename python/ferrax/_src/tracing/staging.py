@@ -18,6 +18,9 @@ from ferrax._src.core import api_util, float0 as float0_leaves, named_axes
 from ferrax._src.core.avals import ShapeDtypeStruct
 from ferrax._src.core.explicit_types import all_typed, set_type
 from ferrax._src.core.jaxpr import ClosedJaxpr, DebugInfo
+from ferrax._src.core.mesh import get_abstract_mesh
+from ferrax._src.core.partition import PartitionSpec
+from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.core.values import abstract_type
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing import known
@@ -150,7 +153,11 @@ def stage(fun, args, kwargs, kind="stage", writes=False, structs=False):
 def shape_of(fun, args, kwargs):
     """The types of the outputs of a function for these arguments, in their tree."""
     program, _, flat = stage(fun, args, kwargs, writes=True, structs=True)
-    return output_types(program, flat.out_tree, flat.structs, flat.types)
+    used, types = get_abstract_mesh(), flat.types
+    if used.explicit_axes:
+        ranks = [len(shape) for shape, *_ in program.out_types]
+        types = [ty or NamedSharding(used, PartitionSpec(*[None] * rank)) for ty, rank in zip(types, ranks)]
+    return output_types(program, flat.out_tree, flat.structs, types)
 
 
 def output_types(program, out_tree, known=(), explicit=()):

@@ -21,6 +21,7 @@ from ferrax._src.base.traceback_util import boundary
 from ferrax._src.core import api_util
 from ferrax._src.core.devices import Device, local_devices
 from ferrax._src.core.explicit_types import all_typed
+from ferrax._src.core.mesh import get_abstract_mesh
 from ferrax._src.tracing import known
 from ferrax._src.tracing.staging import output_types
 from ferrax._src.transforms import memory_plan, placed_jit, stages, stats
@@ -192,6 +193,9 @@ def _trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
     if len(leaves) == in_tree.num_leaves and refs is None:
         traced._shardings = placed_jit.shardings_of(program, leaves, captured)
         traced._found = True
+        traced._types = functools.partial(
+            placed_jit.explicit_results, program, all_typed(leaves), captured, get_abstract_mesh()
+        )
     return traced
 
 
@@ -214,8 +218,10 @@ def _eval_shape(self, *args: Any, **kwargs: Any) -> Any:
     """The outputs' shapes and dtypes, without running. The function may return such itself."""
     program, captured, in_tree, out_tree, _, refs = self._traced(*args, **kwargs)
     leaves = tree_util.tree_leaves((args, kwargs))
-    explicit = all_typed(leaves) if refs is None and len(leaves) == in_tree.num_leaves else []
-    return output_types(program, out_tree, (), placed_jit.explicit_results(program, explicit, captured))
+    explicit: list[Any] = []
+    if refs is None and len(leaves) == in_tree.num_leaves:
+        explicit = placed_jit.explicit_results(program, all_typed(leaves), captured, get_abstract_mesh())
+    return output_types(program, out_tree, (), explicit)
 
 
 def _stats(self) -> stats.JitStats:

@@ -24,11 +24,20 @@ from ferrax._src.core.mesh import (
     Mesh,
     concrete_mesh,
     get_abstract_mesh,
+    mesh_of_results,
     mesh_of_specs,
 )
 from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.placement import check_fits, over_devices
-from ferrax._src.core.placements import number_of, numbered, place, placed, placement
+from ferrax._src.core.placements import (
+    COMMITTED,
+    number_of,
+    number_of_mesh,
+    numbered,
+    place,
+    placed,
+    placement,
+)
 from ferrax._src.core.sharding import (
     IndivisibleError,
     NamedSharding,
@@ -100,31 +109,34 @@ def resolved(
 
 
 def shardings_of(program: Any, leaves: list, captured: list) -> tuple[list, list] | None:
-    """The shardings of arguments and results, if an argument is on a mesh; those of others are on it, undivided."""
+    """The shardings of arguments and results, if an argument is on a mesh, or one is in use; those of others are on it,
+    undivided."""
     known = [_said_of(leaf) for leaf in leaves]
     mesh = next((x.mesh for x in known if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh)), None)
-    if mesh is None:
+    if mesh is None and (any(known) or (mesh := mesh_of_results()) is None):
         return None
     numbers = [0 if where is None else number_of(where) for where in known]
     numbers += [_core.place_of(x) for x in captured]
-    found = _shardings_of_results(program, tuple(numbers), get_abstract_mesh(), concrete_mesh())
+    if not any(number & COMMITTED for number in numbers):
+        numbers = [number_of_mesh(mesh)] * len(numbers)
+    found = _shardings_of_results(program, tuple(numbers), mesh, get_abstract_mesh(), concrete_mesh())
     return [NamedSharding(mesh, PartitionSpec()) if where is None else where for where in known], list(found)
 
 
 @functools.lru_cache(256)
-def _shardings_of_results(program, numbers, *in_use):
-    """The shardings of a program's results, by the numbers of its operands and the mesh in use."""
-    return [numbered(number).sharding for number in propagation.results(program, numbers)]
+def _shardings_of_results(program, numbers, mesh, *in_use):
+    """The shardings of a program's results over a mesh, by the numbers of its operands and the meshes in use."""
+    shapes = [shape for shape, *_ in program.out_types]
+    places = [
+        number or propagation.undivided(number_of_mesh(mesh), len(shape))
+        for number, shape in zip(propagation.results(program, numbers), shapes)
+    ]
+    return [numbered(number).sharding for number in places]
 
 
-def explicit_results(program: Any, explicit: list, captured: list) -> list:
-    """The explicit types of results, by those of arguments; none if these have none."""
-    if not any(explicit):
-        return []
-    numbers = [0 if where is None else number_of(where) for where in explicit]
-    numbers += [_core.place_of(x) for x in captured]
-    found = [numbered(number).sharding for number in propagation.results(program, numbers)]
-    return [where if isinstance(where, NamedSharding) and where.mesh.explicit_axes else None for where in found]
+def explicit_results(program: Any, explicit: list, captured: list, used: AbstractMesh) -> list:
+    """The explicit types of results, None of those that have none, by those of arguments, where this mesh is in use."""
+    return propagation.types_of_results(program, [*explicit, *map(typed, captured)], used)
 
 
 def _without_devices(place) -> bool:
@@ -161,6 +173,8 @@ class PlacedFunction:
         # Where all arguments are put, wherever they are.
         self._device = device
         self._static = jitted._options[0][0]
+        places = tree_util.tree_leaves((in_shardings, out_shardings), is_leaf=is_leaf)
+        self._mesh = next((x.mesh for x in places if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh)), None)
         # By trees, shapes and the mesh in use, the shardings of arguments and, by the same of results,
         # those of results, and where others are of which no argument says it.
         self._known: dict[Any, tuple[list, dict[Any, tuple[list, Any]]]] = {}
@@ -200,9 +214,13 @@ class PlacedFunction:
         if self._out is None:
             results = self._jit(*args, **kwargs)
         else:
-            results = placed_programs.called(
-                self._jit, args, kwargs, lambda tree, shapes: self._said(tree, shapes, known[0])[0]
-            )
+            before, propagation.call.mesh = propagation.call.mesh, self._mesh
+            try:
+                results = placed_programs.called(
+                    self._jit, args, kwargs, lambda tree, shapes: self._said(tree, shapes, known[0])[0]
+                )
+            finally:
+                propagation.call.mesh = before
         out, tree = tree_util.tree_flatten(results)
         if known[0] and any(self._jit._options[1]):
             self._delete_donated(leaves, args, kwargs, known[0])
@@ -347,6 +365,7 @@ class PlacedFunction:
             return staged
         said = tree_util.tree_leaves((self._in, self._out), is_leaf=is_leaf)
         staged._without_devices = any(map(_without_devices, said))
+        staged._said = self._said(staged.out_tree, shapes, known)[0]
         staged._shardings = known, self._outputs(staged.out_tree, shapes, known)
         return staged
 
@@ -367,7 +386,7 @@ class PlacedFunction:
         self._inputs(args, kwargs)
         out, tree = tree_util.tree_flatten(self._jit.eval_shape(*args, **kwargs))
         places = self._outputs(tree, [x.shape for x in out], [])
-        return tree.unflatten([x.update(sharding=where) for x, where in zip(out, places)])
+        return tree.unflatten([x if where is None else x.update(sharding=where) for x, where in zip(out, places)])
 
 
 # Libraries tell jitted functions by the name of their class.

@@ -13,6 +13,7 @@ from ferrax._src import core
 from ferrax._src.base import errors
 from ferrax._src.core.jaxpr import ClosedJaxpr, jaxprs_in_params
 from ferrax._src.core.layout import Format, dense
+from ferrax._src.core.mesh import Mesh, over_devices_of
 from ferrax._src.core.placements import WHOLE, placed, placement
 from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.state import arguments as ref_args
@@ -84,6 +85,10 @@ class _Stage:
     _found = False
     # Whether shardings are over a mesh without devices.
     _without_devices = False
+    # Those that `out_shardings` says of results, None of others.
+    _said: list[Any] | None = None
+    # What gives the explicit types of the results.
+    _types: Callable[[], list[Any]] | None = None
 
     def __init__(self, program, captured, in_tree, out_tree, donated, refs, name):
         self._program = program
@@ -102,6 +107,7 @@ class _Stage:
         """The later stage, with the shardings of this one."""
         later._shardings = self._shardings
         later._without_devices = self._without_devices
+        later._said, later._types = self._said, self._types
         later._found = self._found and not isinstance(later, Compiled)
         return later
 
@@ -118,16 +124,18 @@ class _Stage:
 
     @property
     def out_info(self):
-        """Shape and dtype of each output, in the outputs' tree."""
-        return self.out_tree.unflatten(
-            [
-                OutInfo(shape, dtype, sharding)
-                for (shape, dtype, *_), sharding in zip(
-                    self._program.out_types[: self.out_tree.num_leaves],
-                    self._shardings[1] if self._shardings and not self._found else [None] * self.out_tree.num_leaves,
-                )
-            ]
-        )
+        """Shape, dtype and sharding of each output, in the outputs' tree. The sharding is what was said of the output,
+        else its explicit type; after compilation, where the output is."""
+        types = self._program.out_types[: self.out_tree.num_leaves]
+        return self.out_tree.unflatten([OutInfo(ty[0], ty[1], where) for ty, where in zip(types, self._out_places())])
+
+    def _out_places(self) -> list[Any]:
+        count = self.out_tree.num_leaves
+        types = [None] * count if self._types is None else self._types()[:count]
+        return [where or self._on_devices(ty) for where, ty in zip(self._said or [None] * count, types)]
+
+    def _on_devices(self, sharding):
+        return sharding
 
     @property
     def in_avals(self):
@@ -196,6 +204,13 @@ class Lowered(_Stage):
     def __init__(self, program: Any, *args: Any) -> None:
         abstract_values.refuse(program)
         super().__init__(program, *args)
+
+    def _on_devices(self, sharding):
+        """The sharding, over the devices that are known."""
+        places = [x for side in self._shardings or () for x in side]
+        over = next((x.mesh for x in places if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh)), None)
+        mesh = None if sharding is None or over is None else over_devices_of(over, sharding.mesh)
+        return sharding if mesh is None else sharding.update(mesh=mesh)
 
     def compile(self, compiler_options: Any = None, *, device_assignment: Any = None) -> Compiled:
         """Compiles for the CPU. `compiler_options` must be empty: there are none.
@@ -306,9 +321,12 @@ class Compiled(_Stage):
         ins, outs = self._shardings or ([], [])
         return exchanges(self._program, ins, outs)
 
-    def _check_shardings(self, arrays):
+    def _check_shardings(self, leaves):
         """Errors: ValueError for arrays that were divided by request otherwise than those compiled for."""
-        for number, (x, wanted) in enumerate(zip(arrays, self._shardings[0] if self._shardings else ())):
+        for number, (x, wanted) in enumerate(zip(leaves, self._shardings[0] if self._shardings else ())):
+            if not isinstance(x, core.Array):
+                # Nobody put it anywhere, whichever mesh is in use.
+                continue
             known, committed = placement(x)
             several = wanted is not None and wanted.num_devices > 1
             if several and committed and known.num_devices > 1 and not known.is_equivalent_to(wanted, x.ndim):
@@ -316,6 +334,9 @@ class Compiled(_Stage):
                     f"{self.fun_name} was compiled for argument {number} divided as {wanted}, and got an array that is "
                     f"divided as {known}: use ferrax.device_put, or call the jitted function"
                 )
+
+    def _out_places(self) -> list[Any]:
+        return self._places(1, self.out_tree.num_leaves)
 
     def _places(self, side, count):
         known = self._shardings[side] if self._shardings else []
@@ -406,7 +427,7 @@ class Compiled(_Stage):
                     "lower and compile it for that, or call the jitted function."
                 )
             arrays.append(array)
-        self._check_shardings(arrays)
+        self._check_shardings(leaves)
         held = [] if self._refs is None else self._refs.read(refs, self.fun_name)
         results = self._program.run(arrays + self._captured + held)
         if self._refs is not None:

@@ -32,7 +32,7 @@ class Retrace:
 
     Attributes:
         argument: the path of the argument, such as `x['w'][0]`; a setting's name for 'config'.
-        what: 'shape', 'dtype', 'weak type', 'static value', 'tree', 'config', or 'captured' for a
+        what: 'shape', 'dtype', 'weak type', 'sharding', 'static value', 'tree', 'config', or 'captured' for a
             function that captures traced values, whose programs are not kept.
         before, after: what it was and what it is.
         others: how many more differences there are.
@@ -60,6 +60,8 @@ _ADVICE = {
     "dtype": "Convert the argument to one dtype before the call, with jnp.asarray(x, dtype).",
     "weak type": "Python numbers are weakly typed: pass jnp.asarray(x, dtype) in all calls, or a "
     "Python number in all.",
+    "sharding": "Divide the argument over the explicit axes of its mesh in one way before all calls, with "
+    "jax.device_put or jax.reshard.",
     "static value": "Each value of a static argument is compiled separately: make the argument "
     "dynamic, or raise max_traces if its values are few. Values are compared with `==` and by "
     "class; a class without `__eq__` makes each object a new value.",
@@ -183,6 +185,9 @@ def log_compile(name, types, seconds) -> None:
 def difference(fun, before, after) -> Retrace:
     """The first difference between two keys, and how many there are."""
     found = list(_differences(fun, before, after))
+    if not found and (*before[:2], before[-1]) == (*after[:2], after[-1]):
+        # All else that keys have is the types of arguments over the axes of a mesh.
+        return Retrace("an argument", "sharding", "another", "this")
     if not found:
         return Retrace("a setting", "config", "other", "this")
     return dataclasses.replace(found[0], others=len(found) - 1)
