@@ -281,6 +281,8 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
 def _open(leaf, sharding):
     """An array whose type says nothing of how it is divided, over the axes of this mesh."""
     if isinstance(leaf, core.Tracer) or not core.trace_state_clean():
+        if not sharding.mesh._any_axis_auto:
+            return leaf  # a device's part, which nothing divides further
         entries = (PartitionSpec.UNCONSTRAINED,) * leaf.ndim
         return _typed(_constrained(leaf, sharding.update(spec=PartitionSpec(*entries))), sharding)
     found = resolved(sharding, leaf.shape, "out_shardings", "reshard")
