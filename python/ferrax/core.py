@@ -29,6 +29,7 @@ from ferrax._src.core.jaxpr import (
     subjaxprs,
 )
 from ferrax._src.core.primitives import Primitive
+from ferrax._src.interop.value_classes import pytype_aval_mappings as _pytype_aval_mappings
 from ferrax._src.tracing.traces import Trace, eval_context
 
 Atom = Var | Literal
@@ -59,6 +60,9 @@ _absent = _make_absent(
 
 
 def __getattr__(name):
+    if name == "pytype_aval_mappings":
+        warnings.warn(f"ferrax.core.{name} is deprecated.", DeprecationWarning, stacklevel=2)
+        return _pytype_aval_mappings
     if name not in _MOVED:
         return _absent(name)
     warnings.warn(

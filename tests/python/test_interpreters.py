@@ -726,3 +726,35 @@ def test_lowerings_that_write_mlir_are_not_applied():
     ferrax.interpreters.mlir.register_lowering(p, lambda ctx, x: [x])
     with pytest.raises(NotImplementedError, match="writes MLIR"):
         p.bind(1.0)
+
+
+@same
+def test_registered_classes_are_arrays(S):
+    """By what makes an array of a value, and what says of which type it is."""
+    handlers, rules = module(S, "interpreters.xla").canonicalize_dtype_handlers, _aval_rules(S)
+
+    class Variable:
+        def __init__(self, value):
+            self.value = value
+
+        def __array__(self, dtype=None, copy=None):
+            return np.asarray(self.value, dtype)
+
+    handlers[Variable], rules[Variable] = handlers[np.ndarray], lambda x: rules[np.ndarray](np.asarray(x))
+    x = Variable(X)
+    slope = S.jax.grad(lambda x: S.jnp.sum(x * x))(x)
+    found = [S.jnp.sin(x), S.jax.jit(lambda x: x + 1)(x), slope, S.jax.vmap(S.lax.neg)(x)]
+    return found, S.jax.typeof(x).str_short(), Variable in rules, dict in rules, rules[int](3).str_short()
+
+
+def _aval_rules(S):
+    with pytest.warns(DeprecationWarning, match="pytype_aval_mappings is deprecated"):
+        return module(S, "core").pytype_aval_mappings
+
+
+def test_classes_that_cannot_be_registered():
+    handlers = ferrax.interpreters.xla.canonicalize_dtype_handlers
+    with pytest.raises(TypeError, match="register a subclass"):
+        handlers[set] = np.asarray
+    with pytest.raises(KeyError):
+        handlers[set]

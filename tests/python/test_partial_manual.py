@@ -100,3 +100,21 @@ def test_specs_are_those_that_were_written(S):
     functions = (lambda a, b: a * 2, lambda a, b: a * b, lambda a, b: a @ b.T, lambda a, b: b.T, lambda a, b: a.sum(1))
     made = [f(a, b) for a, b in ((x, z), (z, x), (x, x), (z, z)) for g in functions for f in (g, S.jax.jit(g))]
     return [str(y.sharding.spec) for y in made]
+
+
+@same
+def test_shardings_over_manual_axes_change_nothing(S):
+    """The sharding that a device's part has may be asked for of others: `reshard`, and samplers with `out_sharding`."""
+    P = S.jax.P
+    mesh = S.jax.make_mesh((4,), ("x",), axis_types=(S.jax.sharding.AxisType.Auto,))
+    keys = S.jax.random.split(S.jax.random.key(0), 4)
+
+    def kept(x, key):
+        own = S.jax.typeof(x).sharding
+        mask = S.jax.random.bernoulli(key.reshape(()), shape=x.shape, out_sharding=own)
+        return S.jnp.where(mask, S.jax.reshard(x, own), S.jax.reshard(2 * x, P(None, None)))
+
+    cut = dict(mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    functions = [S.jax.shard_map(kept, **cut), S.jax.shard_map(kept, check_vma=False, **cut)]
+    made = [np.asarray(f(X, keys)) for g in functions for f in (g, S.jax.jit(g))]
+    return made, np.asarray(S.jax.pmap(kept)(X.reshape(4, 2, 4), keys))

@@ -173,6 +173,12 @@ def test_errors(call, error):
         call()
 
 
+@pytest.mark.parametrize("shape", [iter((2, 3)), np.array([2, 3]), np.array(2), 2, {2: "rows", 3: "columns"}.keys()])
+def test_shapes_are_anything_that_gives_extents(shape):
+    extents = random.normal(random.key(0), shape).shape
+    assert extents == ((2,) if np.ndim(shape) == 0 and isinstance(shape, (int, np.ndarray)) else (2, 3))
+
+
 def test_error_for_key_batches_says_what_to_do():
     with pytest.raises(ValueError, match=r"uniform: expected one key.*\(2,\).*with ferrax.vmap"):
         random.uniform(random.split(random.key(0)))

@@ -106,10 +106,10 @@ from ferrax._src.lax.api import *
 from ferrax._src.lax.api import _convert_element_type
 from ferrax._src.parallel.casts import pcast as pcast
 from ferrax._src.parallel.constraints import (
-    device_put_p as device_put_p,
     sharding_constraint_p as sharding_constraint_p,
     with_sharding_constraint as with_sharding_constraint,
 )
+from ferrax._src.transforms.device_moves import device_put_p as device_put_p
 from ferrax._src.transforms.map import map as map
 from ferrax.lax import linalg as linalg
 

@@ -37,6 +37,8 @@ from ferrax._src.tree import tree_util
 # Puts an array over devices of several processes, or takes it from there, in all of them together; None where there
 # is one process. What joins processes sets it.
 over_processes: Callable[[Any, Sharding], Any] | None = None
+# Puts a traced value somewhere; a layer that knows of transformations sets it (`device_moves`).
+of_traced: Callable[[Any, Sharding], Any] | None = None
 
 
 def block_until_ready(x: Any) -> Any:
@@ -122,6 +124,9 @@ def device_put(
         if array is not leaf:
             return placements.place(array, place)
         transfers.moved(array, placement(array).sharding, place, True)
+        if isinstance(array, core.Tracer):
+            assert of_traced is not None
+            return of_traced(array, place)
         found = placed(array, place)
         if donated and given is leaf and _other_order(placement(given).sharding, place, given.ndim):
             given.delete()

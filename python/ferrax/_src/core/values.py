@@ -53,6 +53,11 @@ def register_type(cls, rule) -> None:
     _types[cls] = rule
 
 
+def type_rule(cls: type) -> Callable | None:
+    """What `register_type` was given for the class."""
+    return _types.get(cls)
+
+
 def typeof(x: Any) -> ShapedArray:
     """The type of an array, a tracer, a number or a NumPy array.
 

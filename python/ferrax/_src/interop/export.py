@@ -180,7 +180,7 @@ class Exported:
     def _check_leaf(self, index, got, expected):
         if got.shape == expected.shape and got.dtype == expected.dtype:
             return
-        path, _ = tree_util.tree_leaves_with_path(self.in_tree.unflatten([0] * len(self.in_avals)))[
+        path, _ = tree_util.tree_leaves_with_path(tree_util.with_placeholders(self.in_tree))[
             index
         ]
         where = ("args", "kwargs")[path[0].idx] + tree_util.keystr(path[1:])
@@ -328,7 +328,7 @@ def export(
 
 
 def _names(top, tree):
-    leaves = tree_util.tree_leaves_with_path(tree.unflatten([0] * tree.num_leaves))
+    leaves = tree_util.tree_leaves_with_path(tree_util.with_placeholders(tree))
     return [top + tree_util.keystr(path) for path, _ in leaves]
 
 

@@ -208,7 +208,7 @@ def flatten_axes(
         >>> flatten_axes("in_axes", tree_util.tree_structure((1, (2, 3))), (0, None))
         [0, None, None]
     """
-    dummy = treedef.unflatten(range(treedef.num_leaves))
+    dummy = tree_util.with_placeholders(treedef)
     try:
         return tree_util.broadcast_prefix(axis_tree, dummy, is_leaf=lambda x: x is None)
     except ValueError as error:

@@ -90,18 +90,19 @@ def vectorize(
     >>> dots(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
     Array([3, 7], dtype=int32)
     """
+    excluded = frozenset(excluded)
     if any(not isinstance(e, (str, int)) for e in excluded):
         raise TypeError(
             "vectorize: excluded holds positions and names of arguments, got"
-            f" {excluded!r}")
+            f" {set(excluded)!r}")
     if any(isinstance(e, int) and e < 0 for e in excluded):
-        raise ValueError(f"vectorize: excluded={excluded!r} has negative positions; count from the front")
+        raise ValueError(f"vectorize: excluded={set(excluded)!r} has negative positions; count from the front")
     parsed = None if signature is None else _parse_signature(signature)
 
     @api_boundary
     @functools.wraps(pyfunc)
     def wrapped(*args, **kwargs):
-        message = f"on vectorized function with excluded={excluded!r} and signature={signature!r}"
+        message = f"on vectorized function with excluded={set(excluded)!r} and signature={signature!r}"
         # None goes as it is: there is nothing to map.
         nones = {key for key, arg in (*enumerate(args), *kwargs.items()) if arg is None}
         func, mapped, mapped_kw = _apply_excluded(pyfunc, excluded | nones, args, kwargs)

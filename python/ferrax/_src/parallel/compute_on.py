@@ -78,7 +78,7 @@ def compute_on2(
     @functools.wraps(f)
     def within(*args):
         out, tree = tree_util.tree_flatten(f(*args))
-        dummy = tree.unflatten(range(len(out)))
+        dummy = tree_util.with_placeholders(tree)
         spaces = tree_util.broadcast_prefix(
             out_memory_spaces, dummy, is_leaf=lambda x: isinstance(x, Space)
         )

@@ -37,7 +37,7 @@ from ferrax._src.transforms.placed_jit import check_leaves, is_leaf, resolved
 from ferrax._src.tree import tree_util
 
 __all__ = [
-    "auto_axes", "device_put_p", "explicit_axes", "layout_constraint_p", "reshard", "reshard_p",
+    "auto_axes", "explicit_axes", "layout_constraint_p", "reshard", "reshard_p",
     "sharding_constraint_p", "with_layout_constraint", "with_sharding_constraint",
 ]  # fmt: skip
 
@@ -119,7 +119,6 @@ axis_primitive_batchers[reshard_p] = _reshard_batch
 primitive_jvps[sharding_constraint_p] = _constraint_jvp
 primitive_transposes[sharding_constraint_p] = _constraint_transpose
 axis_primitive_batchers[sharding_constraint_p] = _constraint_batch
-device_put_p = composite("device_put", lambda *args, **params: list(args), multiple_results=True)
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
@@ -281,6 +280,8 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
 def _open(leaf, sharding):
     """An array whose type says nothing of how it is divided, over the axes of this mesh."""
     if isinstance(leaf, core.Tracer) or not core.trace_state_clean():
+        if not sharding.mesh._any_axis_auto:
+            return leaf  # a device's part, which nothing divides further
         entries = (PartitionSpec.UNCONSTRAINED,) * leaf.ndim
         return _typed(_constrained(leaf, sharding.update(spec=PartitionSpec(*entries))), sharding)
     found = resolved(sharding, leaf.shape, "out_shardings", "reshard")

@@ -293,17 +293,16 @@ class _Program:
                     raise ValueError(f"pmap: out_axes has {axis} for an output of {rank} axes")
             places = [a if a is None else a % (rank + 1) for a, rank in zip(places, ranks)]
             specs = [self._spec(axis) for axis in places]
-            self.specs = out_tree.unflatten(specs)
+            self.specs, self.out_tree = specs, out_tree
             self.places = [self.sharding(spec) for spec in specs]
-            return out_tree.unflatten(
-                [x if axis is None else expand_dims(x, (axis,)) for x, axis in zip(out, places)]
-            )
+            return [x if axis is None else expand_dims(x, (axis,)) for x, axis in zip(out, places)]
 
         functools.update_wrapper(body, fun)
 
         def over_all(*leaves):
             specs = [self._spec(axis) for axis in axes]
-            return mapped(body, leaves, specs, lambda: self.specs, self.mesh, frozenset({name}), False)
+            out = mapped(body, leaves, specs, lambda: self.specs, self.mesh, frozenset({name}), False)
+            return self.out_tree.unflatten(out)
 
         # Its arguments are leaves, whatever those of the function are called.
         over_all.__name__ = api_util.fun_name(fun)

@@ -230,7 +230,7 @@ def mapped(body, args, in_specs, out_specs, mesh, manual, check_vma, asked=False
         program, captured, flat = staging.stage(own, parts, {})
     out_specs = out_specs() if callable(out_specs) else out_specs
     out_types = program.out_types[: flat.out_tree.num_leaves]
-    dummy = flat.out_tree.unflatten(range(len(out_types)))
+    dummy = tree_util.with_placeholders(flat.out_tree)
     specs = [
         spec.of_rank(len(shape)) if isinstance(spec, _AtAxis) else spec
         for spec, (shape, *_) in zip(_prefix(out_specs, dummy, "out_specs"), out_types)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -157,9 +156,12 @@ def canonicalize_shape(shape, context="") -> tuple[int, ...]:
     Raises:
         TypeError: if an extent is no integer, or is negative, or is traced.
     """
-    extents = shape if isinstance(shape, (Sequence, np.ndarray)) else (shape,)
     if isinstance(shape, str):
         raise TypeError(f"Shapes must be sequences of integers, got {shape!r}.")
+    try:
+        extents = tuple(shape)
+    except TypeError:  # of no axes
+        extents = (shape,)
     try:
         result = tuple(operator.index(extent) for extent in extents)
     except TypeError as error:

@@ -106,7 +106,7 @@ class WithViews:
         return self.func(*args, **kwargs)
 
     def leaf_names(self, trees):
-        args = [tree.unflatten([0] * tree.num_leaves) for tree in trees]
+        args = [tree_util.with_placeholders(tree) for tree in trees]
         return api_util.argument_names(self.func, args, None)
 
 

@@ -241,7 +241,7 @@ def make_jaxpr(
             closed = closed.with_outputs(flat.structs)
 
         def describe():
-            out = flat.out_tree.unflatten(range(flat.out_tree.num_leaves))
+            out = tree_util.with_placeholders(flat.out_tree)
             paths = [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(out)]
             # None has no leaves, so that static arguments have no names.
             named = [None if i in held else arg for i, arg in enumerate(args)]

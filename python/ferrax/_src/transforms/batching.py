@@ -247,7 +247,7 @@ def vmap(
             )
         dims = own + [None] * len(captured)
         out_types = program.out_types[: flat.out_tree.num_leaves]
-        out, out_tree = tree_util.tree_flatten(flat.out_tree.unflatten(range(len(out_types))))
+        out, out_tree = tree_util.tree_flatten(tree_util.with_placeholders(flat.out_tree))
         dummy = out_tree.unflatten(out)
         wanted = _flatten_axes("out_axes", dummy, out_axes, "outputs")
         for number, (leaf, axis) in enumerate(zip(out, wanted)):

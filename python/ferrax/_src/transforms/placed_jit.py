@@ -334,7 +334,7 @@ class PlacedFunction:
     def _said(self, tree, shapes, known) -> tuple[list, Sharding | None]:
         """The shardings of the results, all checked, None where nothing is said; and where these are unless that
         follows from the arguments: on the same mesh, undivided."""
-        dummy = tree.unflatten(range(len(shapes)))
+        dummy = tree_util.with_placeholders(tree)
         places = _prefix(self._out, dummy, "out_shardings")
         places = [
             resolved(self._meant(where, self._asked[1]), shape, "out_shardings") for where, shape in zip(places, shapes)

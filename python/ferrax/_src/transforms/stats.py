@@ -276,7 +276,7 @@ def _arguments(fun, args, kwargs, statics) -> dict:
         _positional_name(fun, position): tree for position, tree in zip(free, args.children())
     }
     if kwargs is not None:
-        dummy = kwargs.unflatten([None] * kwargs.num_leaves)
+        dummy = tree_util.with_placeholders(kwargs)
         trees |= zip(sorted(dummy), kwargs.children())
     return trees
 
@@ -289,7 +289,7 @@ def _split(trees, leaves) -> dict:
 def _paths(tree) -> list[str]:
     """The path of each leaf as text."""
     try:
-        dummy = tree.unflatten([0] * tree.num_leaves)
+        dummy = tree_util.with_placeholders(tree)
         paths = tree_util.tree_leaves_with_path(dummy)
     except Exception:  # noqa: BLE001 - a class of the user's may refuse such leaves
         return [f" (leaf {number})" for number in range(tree.num_leaves)]

@@ -101,7 +101,7 @@ def _is_axis(value) -> bool:
 
 
 def _axes(name, axes, tree):
-    dummy = tree.unflatten(range(tree.num_leaves))
+    dummy = tree_util.with_placeholders(tree)
     try:
         return tree_util.broadcast_prefix(axes, dummy, is_leaf=_is_axis)
     except ValueError as error:
@@ -163,7 +163,7 @@ def _iota(size):
 def call(vmap, fun, in_axes, out_axes, axis_name, axis_size, args, kwargs):
     """Calls `fun` mapped over arguments among which are values of registered types."""
     leaves, tree = tree_util.tree_flatten((args, kwargs), is_leaf=is_vmappable)
-    dummy = tree.unflatten(range(tree.num_leaves))
+    dummy = tree_util.with_placeholders(tree)
     axes = _axes("in_axes", in_axes, tree_util.tree_structure(dummy[0]))
     axes += [0] * (len(leaves) - len(axes))
     elements = _Elements()

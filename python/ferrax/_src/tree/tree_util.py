@@ -585,6 +585,12 @@ def broadcast_prefix(
     return result
 
 
+def with_placeholders(treedef: PyTreeDef) -> Any:
+    """A tree of this structure to be looked at. Its leaves are plain objects, as in JAX: classes that tell arrays from other
+    data when they are flattened take these for arrays."""
+    return treedef.unflatten([object() for _ in range(treedef.num_leaves)])
+
+
 def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Hashable]:
     """`(children, data)` of a container; the children are not flattened further.
 

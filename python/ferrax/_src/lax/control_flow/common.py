@@ -132,7 +132,7 @@ def argument_names(fun, trees):
 
 def leaf_names(fun, trees):
     """The names of the leaves of the arguments of `fun` that have these structures."""
-    args = [float0_leaves.hide(tree.unflatten([0] * tree.num_leaves)) for tree in trees]
+    args = [float0_leaves.hide(tree_util.with_placeholders(tree)) for tree in trees]
     return api_util.argument_names(fun, args, None)
 
 
@@ -264,7 +264,7 @@ def promote_carry(init, types, out_types, body):
 
 def paths(tree):
     """The path of each leaf, as text."""
-    dummy = float0_leaves.hide(tree.unflatten(range(tree.num_leaves)))
+    dummy = float0_leaves.hide(tree_util.with_placeholders(tree))
     return [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(dummy)]
 
 
@@ -286,9 +286,10 @@ def _first_parameter(fun):
 
 def _with_float0(tree, types):
     """The structure and the types where arrays of dtype float0 are leaves too."""
-    leaves, tree = tree_util.tree_flatten(tree.unflatten(range(tree.num_leaves)))
+    leaves, tree = tree_util.tree_flatten(tree_util.with_placeholders(tree))
+    rest = iter(types)
     return tree, [
-        (leaf.shape, leaf.dtype, False) if float0_leaves.is_float0(leaf) else types[leaf]
+        (leaf.shape, leaf.dtype, False) if float0_leaves.is_float0(leaf) else next(rest)
         for leaf in leaves
     ]
 
