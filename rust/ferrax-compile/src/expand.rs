@@ -127,7 +127,8 @@ impl Expander {
                 ));
             }
             for (var, atom) in equation.outputs.iter().zip(outputs) {
-                map[var.index()] = Some(atom);
+                let weak = program.types[var.index()].as_array().is_some_and(|ty| ty.weak);
+                map[var.index()] = Some(builder.with_weak(atom, weak)?);
             }
         }
         Ok(substitute(&map, &program.outputs)?.into_iter().collect())

@@ -24,6 +24,7 @@ use crate::convert::Operand;
 use crate::devices;
 use crate::errors::IntoPyResult;
 use crate::program::PyProgram;
+use crate::promote::compilation_context;
 use crate::trace;
 use crate::tracebacks::Filtered;
 
@@ -272,8 +273,9 @@ fn give_all(
     give(operands, results, std::iter::repeat(number))
 }
 
-/// An op on values of these types and numbers, and where what was put nowhere is.
-type Applied = (Op, SmallVec<[Type; 3]>, Numbers, u32);
+/// An op on values of these types and numbers, where what was put nowhere is, and what else programs are known by: the meshes
+/// in use, and what was asked for.
+type Applied = (Op, SmallVec<[Type; 3]>, Numbers, u32, u64);
 
 /// The answers for ops that ran at once.
 static OF_OPS: LazyLock<Mutex<FxHashMap<Applied, Numbers>>> = LazyLock::new(Mutex::default);
@@ -295,7 +297,7 @@ pub fn place_at_once(
         return give_all(py, number, &numbers, operands, results);
     }
     let types = trace::types(operands);
-    let key = (op.clone(), types, numbers, default_place());
+    let key = (op.clone(), types, numbers, default_place(), compilation_context());
     let known = OF_OPS.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
     let answer = match known {
         Some(answer) => answer,

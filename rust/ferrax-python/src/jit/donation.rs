@@ -43,26 +43,42 @@ impl JitFunction {
                 flags.extend(std::iter::repeat_n(self.donate_argnames.contains(name), child.num_leaves()));
             }
         }
-        // How many outputs of each shape and dtype have no donor yet.
+        // How many outputs of each kind have no donor yet: those of its shape and dtype first, then those of as many bytes.
         let kind = |ty: &Type| ty.as_array().map(|ty| (ty.shape.clone(), ty.dtype));
+        let bytes = |ty: &Type| {
+            let ty = ty.as_array()?;
+            Some(ty.sizes()?.iter().product::<usize>() * ty.dtype.size())
+        };
         let mut open: FxHashMap<_, usize> = FxHashMap::default();
         for output in program.output_types().filter_map(|ty| kind(&ty)) {
             *open.entry(output).or_default() += 1;
         }
-        let mut unusable = Vec::new();
-        for (flag, ty) in flags.iter_mut().zip(program.input_types()).filter(|(flag, _)| **flag) {
+        let mut others = Vec::new();
+        for (place, ty) in program.input_types().enumerate().filter(|(place, _)| flags[*place]) {
             match kind(ty).and_then(|kind| open.get_mut(&kind)).filter(|left| **left > 0) {
                 Some(left) => *left -= 1,
+                None => others.push((place, ty)),
+            }
+        }
+        let mut of_size: FxHashMap<usize, usize> = FxHashMap::default();
+        for ((shape, dtype), left) in open {
+            let ty = Type::Array(ferrax_ir::ArrayType::new(shape, dtype));
+            *of_size.entry(bytes(&ty).unwrap_or(0)).or_default() += left;
+        }
+        let mut unusable = Vec::new();
+        for (place, ty) in others {
+            match bytes(ty).and_then(|bytes| of_size.get_mut(&bytes)).filter(|left| **left > 0) {
+                Some(left) => *left -= 1,
                 None => {
-                    *flag = false;
+                    flags[place] = false;
                     unusable.push(ty.to_string());
                 }
             }
         }
         if !unusable.is_empty() {
             let text = format!(
-                "Some donated buffers were not usable: {}. Donation pays where an output has the shape and dtype of \
-                 the donated argument.",
+                "Some donated buffers were not usable: {}. Donation pays where an output has as many bytes as the \
+                 donated argument.",
                 unusable.join(", ")
             );
             let warnings = py.import(intern!(py, "warnings"))?;
