@@ -248,27 +248,35 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
     """What a jitted function gives of arrays of which this process has parts: each process runs the program of its
     devices' parts (`partition`). Else it is one whose program asks where its arrays are (`placed_programs`).
 
-    Errors: NotImplementedError for static arguments, arrays that can be written to, and arrays over no mesh or several.
+    Errors: NotImplementedError for arrays that can be written to, and arrays over no mesh or several.
     """
     if ranks.current().processes == 1:
         return placed_programs.call_jitted(function, args, kwargs)
-    leaves, tree = tree_util.tree_flatten((args, kwargs))
-    types = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type) if type(x) is GlobalArray else x for x in leaves]
-    types_args, types_kwargs = tree.unflatten(types)
-    traced = function.trace(*types_args, **types_kwargs)
-    program, captured = traced._program, traced._captured
-    if len(program.in_types) != len(leaves) + len(captured):
+    *dynamic, static = placed_programs.apart(function, args, kwargs)
+    typed = [x if number in static else tree_util.tree_map(_type_of, x) for number, x in enumerate(args)]
+    named = {name: x if name in static else tree_util.tree_map(_type_of, x) for name, x in kwargs.items()}
+    program, captured, _, out_tree, donated, refs = function._traced(*typed, **named)
+    if refs is not None:
         raise NotImplementedError(
-            "jit over several processes: static arguments, and arrays that can be written to, are not supported; close "
-            "over them"
+            "jit over several processes: arrays that can be written to are not supported; pass arrays, and return those "
+            "that are to be kept"
         )
+    leaves = tree_util.tree_leaves(tuple(dynamic))
     operands = [*leaves, *captured]
     ins = tuple(map(_said_sharding, operands))
     mesh = _mesh_over_processes(program, ins)
     if mesh is None:
         return placed_programs.call_jitted(function, args, kwargs)
     params, consts = _partitioned(program, mesh, ins)
-    return tree_util.tree_unflatten(tree_util.tree_structure(traced.out_info), run([*operands, *consts], params))
+    results = run([*operands, *consts], params)
+    for leaf, flag in zip(leaves, donated or ()):
+        if flag and isinstance(leaf, core.Array):
+            leaf.delete()
+    return out_tree.unflatten(results)
+
+
+def _type_of(x: Any) -> Any:
+    return ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type) if type(x) is GlobalArray else x
 
 
 def _said_sharding(x) -> NamedSharding | None:
