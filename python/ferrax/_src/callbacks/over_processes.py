@@ -37,7 +37,7 @@ from ferrax._src.lax.creation import full_like
 from ferrax._src.lax.shape import broadcast, concatenate, expand_dims
 from ferrax._src.lax.slicing import index_in_dim
 from ferrax._src.parallel import exchange, ranks, shard_map
-from ferrax._src.parallel.partition import partition
+from ferrax._src.parallel.partition import of_one_device, partition
 from ferrax._src.transforms import placed_programs
 from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.tree import tree_util
@@ -54,13 +54,13 @@ def is_over_processes(mesh: Any) -> bool:
 def run(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     """What an equation `shard_map` over several processes gives.
 
-    Errors: NotImplementedError for meshes without some of the devices, and for axes that are not manual.
+    Errors: NotImplementedError for meshes without some of the devices.
     """
-    mesh, manual = params["mesh"], params["newly_manual_axes"]
-    _check(mesh, manual)
+    mesh = params["mesh"]
+    _check(mesh)
     shardings = [NamedSharding(mesh, spec) for spec in params["in_specs"]]
     program, in_dims, out_dims = _framed(
-        params["jaxpr"], mesh, tuple(params["in_specs"]), tuple(params["out_specs"])
+        params["jaxpr"], mesh, tuple(params["in_specs"]), tuple(params["out_specs"]), params["newly_manual_axes"]
     )
     given = [_frames(x, sharding, cut) for x, sharding, cut in zip(args, shardings, in_dims)]
     results = apply_program(program, given)
@@ -79,17 +79,13 @@ def run(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     return outputs
 
 
-def _check(mesh, manual) -> None:
+def _check(mesh) -> None:
     joined = ranks.current()
     numbers = sorted(_number(device, len(_devices(mesh))) for device in mesh.devices.flat)
     if numbers != list(range(joined.processes * len(_devices(mesh)))):
         raise NotImplementedError(
             f"shard_map over several processes: the mesh must have each device of all {joined.processes} processes "
             f"once, got {mesh}"
-        )
-    if set(manual) != set(mesh.axis_names):
-        raise NotImplementedError(
-            f"shard_map over several processes: all axes of the mesh must be manual, got {set(manual)} of {mesh}"
         )
 
 
@@ -121,9 +117,10 @@ def _frames(x, sharding, dim):
 
 
 @functools.lru_cache(256)
-def _framed(jaxpr, mesh, in_specs, out_specs):
+def _framed(jaxpr, mesh, in_specs, out_specs, manual):
     """The program of all devices of this process, and where its inputs and results have the axis of the devices."""
-    program = shard_map.device_program(jaxpr, mesh, in_specs, out_specs, frozenset(mesh.axis_names)).combine_sums()
+    params = {"jaxpr": jaxpr, "mesh": mesh, "in_specs": in_specs, "out_specs": out_specs, "newly_manual_axes": manual}
+    program = of_one_device(params, mesh).combine_sums()
     each = len(_devices(mesh))
     program = _core.replace_named(program, functools.partial(_replacement, mesh, each))
     in_dims = [0 if names_of(spec.partitions) else None for spec in in_specs]

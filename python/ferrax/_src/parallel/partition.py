@@ -9,7 +9,7 @@ it is for meshes over several processes, and to show what devices of a cluster w
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Sequence, Set as AbstractSet
 from typing import Any
 
 from ferrax import _core
@@ -60,8 +60,7 @@ def partition(
         ins: how the arguments are cut; None: not at all.
         outs: how results are to be; None: as follows from the arguments.
 
-    Errors: NotImplementedError for programs with arrays that can be written to, and for functions over some axes of a
-    mesh.
+    Errors: NotImplementedError for programs with arrays that can be written to, and for functions over other meshes.
     """
     program = program.erase_varying()
     cuts = propagation.Cuts(mesh)
@@ -71,11 +70,7 @@ def partition(
         if any(number & TYPED for number in numbers):
             outs = [numbered(number).sharding for number in propagation.results(program, numbers)]
     given = [cuts.entries(sharding) or [] for sharding in ins]
-    axes = [named_axes.text(name) for name in mesh.axis_names]
-    local, consts, found, said = _core.partition(
-        program, mesh.axis_sizes, axes, given, [cuts.entries(sharding) for sharding in outs], propagation.NAMES,
-        cuts.stated, lambda name, params: _body(cuts, mesh, name, params),
-    )  # fmt: skip
+    local, consts, found, said = _cut(program, cuts, given, [cuts.entries(sharding) for sharding in outs])
     shapes_in, shapes_out = ([ty[0] for ty in types] for types in (program.in_types, program.out_types))
     in_specs = [cuts.spec(list(entries), shape) for entries, shape in zip(given, shapes_in)]
     params = {
@@ -94,19 +89,42 @@ def partition(
     return params, consts, exchanges
 
 
-def _body(cuts, mesh, name, params):
-    """The program of one device of a function over the mesh, and how its arguments are cut."""
+def _cut(program, cuts, given, wanted, manual=frozenset()):
+    """What the native core makes of a program, of which each device along `manual` has one of its own already."""
+    axes = [named_axes.text(name) for name in cuts.mesh.axis_names]
+    return _core.partition(
+        program, cuts.mesh.axis_sizes, axes, given, wanted, propagation.NAMES, cuts.stated,
+        lambda name, params: _body(cuts, name, params, manual),
+    )  # fmt: skip
+
+
+def _body(cuts, name, params, outside):
+    """The program of one device of a function over the mesh, within one over the axes `outside`, and how its arguments
+    are cut."""
     if name != shard_map_p.name:
         return None
-    if params["mesh"].shape_tuple != mesh.shape_tuple or params["newly_manual_axes"] != frozenset(mesh.axis_names):
+    mesh = cuts.mesh
+    if params["mesh"].shape_tuple != mesh.shape_tuple:
         raise NotImplementedError(
-            f"a function over {params['mesh']} and its axes {set(params['newly_manual_axes'])} within a program over "
-            f"{mesh}: shard_map over several processes takes all axes of their mesh"
+            f"a function over {params['mesh']} within a program over {mesh}: over several processes there is one mesh"
         )
-    program = device_program(
-        params["jaxpr"], params["mesh"], params["in_specs"], params["out_specs"], params["newly_manual_axes"]
-    )
-    return program, [cuts.entries(NamedSharding(mesh, spec)) for spec in params["in_specs"]]
+    return of_one_device(params, mesh, outside), [cuts.entries(NamedSharding(mesh, spec)) for spec in params["in_specs"]]
+
+
+def of_one_device(params: dict[str, Any], mesh: Mesh, outside: AbstractSet[Any] = frozenset()) -> Any:
+    """The program of each device of a function over some axes of a mesh, or all, within one over the axes `outside`.
+
+    Along other axes arguments and results are whole. What the function says to be cut there is, and devices exchange
+    what that asks for; all else each of them does.
+    """
+    manual = params["newly_manual_axes"]
+    program = device_program(params["jaxpr"], params["mesh"], params["in_specs"], params["out_specs"], manual)
+    manual = manual | outside
+    if manual == set(mesh.axis_names):
+        return program
+    wanted: list[Any] = [[]] * len(program.out_types)
+    local, consts, *_ = _cut(program, propagation.Cuts(mesh), [[]] * len(program.in_types), wanted, manual)
+    return local.bind_constants(consts) if consts else local
 
 
 def _exchanges(program, ins, outs):
