@@ -38,7 +38,7 @@ from ferrax._src.lax.shape import broadcast, concatenate, expand_dims
 from ferrax._src.lax.slicing import index_in_dim
 from ferrax._src.parallel import exchange, ranks, shard_map
 from ferrax._src.parallel.partition import of_one_device, partition
-from ferrax._src.transforms import placed_programs
+from ferrax._src.transforms import placed_programs, stages
 from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.tree import tree_util
 
@@ -249,6 +249,11 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
     """
     if ranks.current().processes == 1:
         return placed_programs.call_jitted(function, args, kwargs)
+    if not core.trace_state_clean():
+        # Whoever began the trace may know what stands for the array.
+        for leaf in tree_util.tree_leaves((args, kwargs)):
+            if type(leaf) is GlobalArray:
+                core.as_array(leaf)
     *dynamic, static = placed_programs.apart(function, args, kwargs)
     typed = [x if number in static else tree_util.tree_map(_type_of, x) for number, x in enumerate(args)]
     named = {name: x if name in static else tree_util.tree_map(_type_of, x) for name, x in kwargs.items()}
@@ -259,17 +264,29 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
             "that are to be kept"
         )
     leaves = tree_util.tree_leaves(tuple(dynamic))
-    operands = [*leaves, *captured]
-    ins = tuple(map(_said_sharding, operands))
-    mesh = _mesh_over_processes(program, ins)
-    if mesh is None:
+    results = run_program(program, [*leaves, *captured])
+    if results is None:
         return placed_programs.call_jitted(function, args, kwargs)
-    params, consts = _partitioned(program, mesh, ins)
-    results = run([*operands, *consts], params)
     for leaf, flag in zip(leaves, donated or ()):
         if flag and isinstance(leaf, core.Array):
             leaf.delete()
     return out_tree.unflatten(results)
+
+
+def run_program(program: Any, operands: Sequence[Any]) -> list[Any] | None:
+    """The results of a program over whole arrays; None if no array, and nothing that it says, is over several processes.
+
+    Errors: NotImplementedError for arrays over no mesh or several.
+    """
+    ins = tuple(map(_said_sharding, operands))
+    mesh = _mesh_over_processes(program, ins)
+    if mesh is None:
+        return None
+    params, consts = _partitioned(program, mesh, ins)
+    return run([*operands, *consts], params)
+
+
+stages.over_processes = run_program
 
 
 def _type_of(x: Any) -> Any:
