@@ -75,7 +75,7 @@ def run(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
             part = result if dim is None else index_in_dim(result, number, dim, keepdims=False)
             part = alias(part) if sharding._holds_sum(device) else full_like(part, 0)
             parts[device] = place(part, SingleDeviceSharding(device))
-        outputs.append(of_parts(shape, sharding, parts, result.dtype))
+        outputs.append(of_parts(shape, sharding, parts, result.dtype, result.weak_type))
     return outputs
 
 

@@ -38,11 +38,13 @@ def holds_whole(sharding: Sharding, shape: Sequence[int]) -> bool:
     return len(held) == len(set(tiles))
 
 
-def of_parts(shape: Sequence[int], sharding: Sharding, parts: dict[Device, Array], dtype: Any = None) -> Any:
+def of_parts(
+    shape: Sequence[int], sharding: Sharding, parts: dict[Device, Array], dtype: Any = None, weak_type: bool = False
+) -> Any:
     """The array of this process's parts, each of which is of the sharding's shape. `dtype` is needed without parts."""
     if holds_whole(sharding, shape):
         return joined(shape, sharding, parts)
-    return GlobalArray(shape, sharding, parts, dtype)
+    return GlobalArray(shape, sharding, parts, dtype, weak_type)
 
 
 def of_copies(shape: Sequence[int], sharding: Sharding, part: Array) -> Any:
@@ -51,7 +53,7 @@ def of_copies(shape: Sequence[int], sharding: Sharding, part: Array) -> Any:
         device: placements.place(placements.alias(part), SingleDeviceSharding(device, memory_kind=sharding.memory_kind))
         for device in sharding._addressable_device_assignment
     }
-    return of_parts(shape, sharding, parts, part.dtype)
+    return of_parts(shape, sharding, parts, part.dtype, part.weak_type)
 
 
 def spread(array: Any, sharding: Sharding) -> Any:

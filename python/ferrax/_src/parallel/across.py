@@ -97,7 +97,7 @@ def relaid(array: Any, target: Sharding) -> Any:
         if tile not in made:
             made[tile] = array_of(found[tile], array)
         parts[device] = place(alias(made[tile]), SingleDeviceSharding(device, memory_kind=target.memory_kind))
-    return of_parts(shape, target, parts, array.dtype)
+    return of_parts(shape, target, parts, array.dtype, array.weak_type)
 
 
 class _Layout:
