@@ -230,8 +230,8 @@ def _leave_without_own_frame() -> None:
     leave()
 
 
-# Calls a function that computed with whole arrays anew, for arrays of which this process has parts. It is told the error,
-# the function and its arguments; set once processes are joined.
+# Calls a function that computed with whole arrays anew, for arrays of which this process has parts. It is told the
+# error, the function and its arguments; set once processes are joined.
 over_processes: Callable[[OverProcesses, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any] | None = None
 
 
@@ -251,8 +251,8 @@ def again(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
 def _forget(error: BaseException, handled: BaseException) -> None:
     """An error does not tell of the one that was being handled when it was raised."""
     inner = error
-    while inner.__context__ not in (None, handled):
-        inner = cast(BaseException, inner.__context__)
+    while inner.__context__ is not None and inner.__context__ is not handled:
+        inner = inner.__context__
     inner.__context__ = None
 
 

@@ -2,9 +2,9 @@
 
 Such a function computes as it does ever, until the native core meets an array of which this process has parts and says
 so (`OverProcesses`). The boundary at which that error would leave the package (`base/traceback_util`) calls the
-function here again, jitted: its arrays are arguments, and so are those that it closes over, for which traced values stand
-meanwhile (`core.global_array.standing_for`); all else is as it was given. Within a trace nothing is done here: the error goes
-on to whoever began the trace, so that a gradient is one program.
+function here again, jitted: its arrays are arguments, and so are those that it closes over, for which traced values
+stand meanwhile (`core.global_array.standing_for`); all else is as it was given. Within a trace nothing is done here:
+the error goes on to whoever began the trace, so that a gradient is one program.
 
 Functions that have no boundary, as they are native or filter errors themselves, get one when processes are joined
 (`_install`). Cost: that of a jitted function, which is kept with the function that was given, for each list of what is
@@ -198,10 +198,11 @@ def _left(own: Any) -> Any:
     return operator_of_arrays
 
 
-BINARY = (
-    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift", "divmod",
+_BINARY = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift",
+    "divmod",
 )  # fmt: skip
-COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
+_COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 def _install() -> None:
@@ -217,7 +218,7 @@ def _install() -> None:
     for cls in (Primitive, BuiltinPrimitive):
         cls.bind = _bounded(cls.bind)  # type: ignore[method-assign]
     ufunc.__call__ = _bounded(ufunc.__call__)  # type: ignore[method-assign]
-    for name in (*(f"__{name}__" for name in (*BINARY, *COMPARED)), *(f"__r{name}__" for name in BINARY)):
+    for name in (*(f"__{name}__" for name in (*_BINARY, *_COMPARED)), *(f"__r{name}__" for name in _BINARY)):
         setattr(_core.Array, name, _left(getattr(_core.Array, name)))
 
 

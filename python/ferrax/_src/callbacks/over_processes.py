@@ -260,8 +260,8 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
     program, captured, _, out_tree, donated, refs = function._traced(*typed, **named)
     if refs is not None:
         raise NotImplementedError(
-            "jit over several processes: arrays that can be written to are not supported; pass arrays, and return those "
-            "that are to be kept"
+            "jit over several processes: arrays that can be written to are not supported; pass arrays, and return "
+            "those that are to be kept"
         )
     leaves = tree_util.tree_leaves(tuple(dynamic))
     results = run_program(program, [*leaves, *captured])
@@ -274,7 +274,7 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
 
 
 def run_program(program: Any, operands: Sequence[Any]) -> list[Any] | None:
-    """The results of a program over whole arrays; None if no array, and nothing that it says, is over several processes.
+    """The results of a program over whole arrays; None if neither an array nor what it says is over several processes.
 
     Errors: NotImplementedError for arrays over no mesh or several.
     """

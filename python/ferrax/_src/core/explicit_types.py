@@ -45,10 +45,10 @@ def laid_out(x: Any, sharding: Any) -> Any:
 
 def typed(x: Any) -> NamedSharding | None:
     """The sharding that is part of a value's type, with an entry for each axis; None for others."""
-    if not isinstance(x, _core.Array):
-        return None
     if type(x) is GlobalArray:
         return _of_struct(x)
+    if not isinstance(x, _core.Array):
+        return None
     number = _core.place_of(x)
     if not number & TYPED or not number & COMMITTED:
         return None

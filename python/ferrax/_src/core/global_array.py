@@ -245,7 +245,7 @@ class GlobalArray(Extents):
 
     def _no_number(self) -> NoReturn:
         if self.ndim:
-            raise TypeError(f"only scalar arrays can be converted to Python scalars; got one of shape {self.shape}")
+            raise TypeError(f"an array of shape {self.shape} is no number: a number of Python is made of one element")
         self._no_values()
 
     def __bool__(self) -> NoReturn:
@@ -263,7 +263,8 @@ class GlobalArray(Extents):
         found = _stand_ins.known.get(id(self))
         if found is None:
             raise OverProcesses(
-                f"{self._unknown('compute here with')}. A jitted function takes it as an argument, and does not close over it",
+                f"{self._unknown('compute here with')}. A jitted function takes it as an argument, and does not close "
+                "over it",
                 self,
             )
         return found

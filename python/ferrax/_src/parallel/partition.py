@@ -108,7 +108,8 @@ def _body(cuts, name, params, outside):
         raise NotImplementedError(
             f"a function over {params['mesh']} within a program over {mesh}: over several processes there is one mesh"
         )
-    return of_one_device(params, mesh, outside), [cuts.entries(NamedSharding(mesh, spec)) for spec in params["in_specs"]]
+    given = [cuts.entries(NamedSharding(mesh, spec)) for spec in params["in_specs"]]
+    return of_one_device(params, mesh, outside), given
 
 
 def of_one_device(params: dict[str, Any], mesh: Mesh, outside: AbstractSet[Any] = frozenset()) -> Any:

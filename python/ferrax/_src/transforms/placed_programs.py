@@ -402,7 +402,9 @@ def run(program: Any, operands: Sequence[Any], captured: int = 0, said: Sequence
     return [x if id(x) in given_to else _core.place_at(x, number, True) for x, number in zip(results, places)]
 
 
-def apart(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], set[Any]]:
+def apart(
+    function: Any, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any], set[Any]]:
     """The arguments of a jitted function that are traced, by place and by name, and places and names of the others."""
     (numbers, names), *_ = function._options
     static = {number % len(args) for number in numbers if -len(args) <= number < len(args)} | (set(names) & set(kwargs))

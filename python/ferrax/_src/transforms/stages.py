@@ -71,7 +71,8 @@ class OutInfo:
 
 # `exchanges(program, ins, outs)`: what devices exchange. Set by what knows meshes.
 exchanges: Callable[[Any, list[Any], list[Any]], list[Any]] | None = None
-# `over_processes(program, operands)`: the results of a program of arrays over several processes. Set by what joins them.
+# `over_processes(program, operands)`: the results of a program of arrays over several processes. Set by what joins
+# them.
 over_processes: Callable[[Any, list[Any]], list[Any] | None] | None = None
 
 
@@ -385,7 +386,7 @@ class Compiled(_Stage):
         """The results for arrays over several processes, where they were said to be."""
         if self._refs is not None:
             raise NotImplementedError(
-                f"{self.fun_name} writes to arrays, which is not supported over several processes: return the new values"
+                f"{self.fun_name} writes to arrays, which is not supported over several processes: return new values"
             )
         assert over_processes is not None
         results = over_processes(self._program, [*arrays, *self._captured])
