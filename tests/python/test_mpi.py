@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from mpi_launch import needs_mpi, run, run_text, start
+from mpi_launch import needs_mpi, no_two_hosts, run, run_on_two_hosts, run_text, start
 
 from ferrax.experimental import checkpoint
 
@@ -69,6 +69,27 @@ def test_all_end_with_one(kind, expected):
     begin = time.monotonic()
     status, out, err = run("failures.py", 4, kind)
     assert status != 0 and "nothing happened" not in out and expected in err
+    assert time.monotonic() - begin < 30
+
+
+def test_two_hosts():
+    """They share no memory: what one has of the other came over the network between them."""
+    if why := no_two_hosts():
+        pytest.skip(why)
+    status, out, err = run_on_two_hosts("collectives.py", "2")
+    assert status == 0, err
+    *lines, sent = out.splitlines()
+    assert sorted(lines) == ["process 0 of 2 is done", "process 1 of 2 is done"]
+    assert int(sent) > 1_000_000
+
+
+@pytest.mark.parametrize("kind", ["raise", "kill"])
+def test_all_hosts_end_with_one_process(kind):
+    if why := no_two_hosts():
+        pytest.skip(why)
+    begin = time.monotonic()
+    status, out, _ = run_on_two_hosts("failures.py", kind)
+    assert status != 0 and "nothing happened" not in out
     assert time.monotonic() - begin < 30
 
 
