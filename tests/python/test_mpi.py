@@ -64,6 +64,18 @@ def test_processes_that_do_not_agree(kind):
     assert all("odd.py:1" in line and "even.py:2" in line for line in errors), errors
 
 
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("kind, line", [("small", 1), ("programs", 2)])
+def test_processes_that_do_not_agree_with_many(kind, line, count):
+    """Also of functions of arrays over processes, the jitted one and the other are named by the lines of their callers."""
+    begin = time.monotonic()
+    status, out, err = run("failures.py", count, kind)
+    assert status != 0 and "nothing happened" not in out and time.monotonic() - begin < 30
+    for process, other in ((count - 1, count - 2), (count - 2, count - 1)):
+        assert any(f"process {other} is in" in text and f"this is process {process}," in text for text in err.splitlines()), err
+    assert f"odd.py:{line}" in err and "even.py:" in err and err.count("JaxRuntimeError: ") >= count
+
+
 @pytest.mark.parametrize("kind, expected", [("raise", "this process has enough"), ("kill", "")])
 def test_all_end_with_one(kind, expected):
     begin = time.monotonic()
@@ -128,9 +140,11 @@ def test_a_process_that_ends_early():
     assert time.monotonic() - begin < 15
 
 
+@pytest.mark.parametrize("kind, count", [("interrupt", 2), ("interrupt", 4), ("busy", 4)])
 @pytest.mark.parametrize("whom", ["mpiexec", "one"])
-def test_interrupts(whom):
-    program = start("failures.py", 2, "interrupt")
+def test_interrupts(whom, kind, count):
+    """Also where there are more processes than cores, and where all compute and exchange."""
+    program = start("failures.py", count, kind)
     pid = int(program.stdout.readline().split()[1])
     time.sleep(0.5)
     begin = time.monotonic()

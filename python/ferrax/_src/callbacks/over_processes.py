@@ -228,7 +228,8 @@ def _shape(kind, shape, count, params):
 def _exchange(kind, groups, params, line, together, frames):
     """The exchange itself, called by the program as it runs."""
     frames = np.asarray(frames)
-    result = exchange.run(kind, frames, groups, line=line, **params)
+    # Programs of this package have no lines, as others call them, too: that is where they are called.
+    result = exchange.run(kind, frames, groups, line=line or _core.user_location() or "", **params)
     return np.asarray(result[0] if together else result, order="C")
 
 
