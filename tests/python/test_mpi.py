@@ -43,9 +43,10 @@ def test_programs(tmp_path):
         assert out.count("done") == count
 
 
-def test_checkpoints(tmp_path):
-    """Four processes save, two load, and so does this one."""
-    for what, count in (("save", 4), ("load", 2)):
+@pytest.mark.parametrize("saving, loading", [(4, [2, 1]), (1, [4]), (2, [4, 2])])
+def test_checkpoints(tmp_path, saving, loading):
+    """What some processes save others load, and so does this one."""
+    for what, count in (("save", saving), *(("load", count) for count in loading)):
         status, out, err = run("checkpoints.py", count, what, str(tmp_path / "saved"))
         assert status == 0, err
         assert len(out.splitlines()) == count

@@ -41,9 +41,12 @@ def holds_whole(sharding: Sharding, shape: Sequence[int]) -> bool:
 def of_parts(
     shape: Sequence[int], sharding: Sharding, parts: dict[Device, Array], dtype: Any = None, weak_type: bool = False
 ) -> Any:
-    """The array of this process's parts, each of which is of the sharding's shape. `dtype` is needed without parts."""
+    """The array of this process's parts, each of which is of the sharding's shape. `dtype` and `weak_type` are needed
+    without parts, of which else the types are.
+    """
     if holds_whole(sharding, shape):
         return joined(shape, sharding, parts)
+    weak_type = next((part.weak_type for part in parts.values()), weak_type)
     return GlobalArray(shape, sharding, parts, dtype, weak_type)
 
 
