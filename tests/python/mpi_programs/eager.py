@@ -99,12 +99,29 @@ for held, whole in ((a, X), (b, X + 1), (a, X)):
 # Results are laid out as the arguments are.
 for result in (jnp.sin(a), jnp.zeros_like(a), jnp.ones_like(a, dtype=jnp.bfloat16), a.at[0].set(1), fx.grad(lambda v: (v**2).sum())(a)):
     assert result.sharding.is_equivalent_to(over("x", "y"), 2), result.sharding
+assert lax.reduce(a, np.float32(0), lax.add, (0,)).sharding.spec == P("y")
 assert jnp.sum(a, axis=0).sharding.spec == P("y") and a.T.sharding.spec == P("y", "x")
 same("constraint", lax.with_sharding_constraint(a, over("y")), local)
 assert lax.with_sharding_constraint(a, over("y")).sharding == over("y") == fx.device_put(a, over("y")).sharding
 assert fx.device_put(a, fx.NamedSharding(fx.sharding.Mesh(mesh.devices[::-1], ("x", "y")), P("y", "x"))).shape == X.shape
 assert (fx.eval_shape(jnp.sin, a).shape, fx.jit(jnp.sin).eval_shape(a).shape) == (X.shape, X.shape)
 assert "sin" in str(fx.make_jaxpr(jnp.sin)(a)) and bool((a > -9).all()) and float(a.sum()) == X.sum()
+
+# Over explicit axes types say how arrays are divided, and what is ambiguous is refused.
+types = []
+explicit = fx.make_mesh((count, 2), ("x", "y"), axis_types=(fx.sharding.AxisType.Explicit,) * 2)
+e = fx.device_put(X, fx.NamedSharding(explicit, P("x", "y")))
+
+
+def typed(v):
+    types.append((v.aval.sharding.spec, v.T.aval.sharding.spec, v.sum(0).aval.sharding.spec))
+    return v.T
+
+
+assert fx.jit(typed)(e).sharding.spec == typed(e).sharding.spec == P("y", "x")
+assert types == [(P("x", "y"), P("y", "x"), P("y"))] * 2, types
+same("explicit", fx.grad(lambda v: (v * v).sum())(e), 2 * local)
+raises(fx.errors.ShardingTypeError, lambda: jnp.repeat(e, np.array([1, 2, 1, 2]), axis=1))
 
 # What asks for values that are not here.
 for what, function in (

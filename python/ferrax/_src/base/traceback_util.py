@@ -256,6 +256,29 @@ def _forget(error: BaseException, handled: BaseException) -> None:
     inner.__context__ = None
 
 
+# The native functions behind those that public modules have in their places.
+_behind: dict[Any, Any] = {}
+
+
+def over_native(function: F) -> F:
+    """A boundary for a native function, or one that filters errors itself, where there are arrays over processes."""
+
+    @functools.wraps(function)
+    def bounded(*args, **kwargs):
+        try:
+            return function(*args, **kwargs)
+        except OverProcesses:
+            return again(function, args, kwargs)
+
+    _behind[bounded] = function
+    return cast(F, bounded)
+
+
+def behind(function: Any) -> Any:
+    """The function itself, or that which it stands for (`over_native`). Errors: TypeError for what has no hash."""
+    return _behind.get(function, function)
+
+
 # Functions that filter errors themselves.
 _bounded: set[Any] = set()
 

@@ -20,6 +20,8 @@ from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
+import numpy as np
+
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import errors, public, traceback_util
@@ -35,6 +37,8 @@ _ASKED = (
     errors.ConcretizationTypeError, errors.TracerArrayConversionError, errors.TracerIntegerConversionError,
     errors.NonConcreteBooleanIndexError,
 )  # fmt: skip
+# Of these some are equal that are not the same, as zeros of both signs are.
+_NUMBERS = (float, complex, np.generic)
 _ATTRIBUTE = "_over_processes"
 _MOST = 256
 
@@ -91,8 +95,8 @@ def run(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any
 
 
 def is_operand(x: Any) -> bool:
-    """Whether a leaf is an array."""
-    return hasattr(x, "shape") and hasattr(x, "dtype") and not isinstance(x, type)
+    """Whether a leaf is an array. A number is none: what a function does may depend on it."""
+    return hasattr(x, "shape") and hasattr(x, "dtype") and not isinstance(x, (type, np.generic))
 
 
 def _run(function, leaves, tree, places):
@@ -116,7 +120,7 @@ def _jitted(function, leaves, tree, places):
     others = [x for number, x in enumerate(leaves) if number not in places]
     owners = [x for x in (function, *others) if type(x) is FunctionType]
     kept = owners[-1].__dict__.setdefault(_ATTRIBUTE, {}) if owners else _of_others
-    key = function, tree, places, tuple((type(x), repr(x) if type(x) in (float, complex) else x) for x in others)
+    key = function, tree, places, tuple((type(x), repr(x) if isinstance(x, _NUMBERS) else x) for x in others)
     try:
         found = kept.get(key)
     except TypeError:  # something has no hash, such as a slice
@@ -177,17 +181,6 @@ class _Result:
 # Functions without boundaries.
 
 
-def _bounded(function: Any) -> Any:
-    @functools.wraps(function)
-    def bounded(*args, **kwargs):
-        try:
-            return function(*args, **kwargs)
-        except OverProcesses:
-            return traceback_util.again(function, args, kwargs)
-
-    return bounded
-
-
 def _left(own: Any) -> Any:
     """An operator of arrays that leaves arrays over several processes to theirs."""
 
@@ -211,13 +204,12 @@ def _install() -> None:
     for name in public.exported():
         namespace = vars(sys.modules[name])
         for key, value in list(namespace.items()):
-            if not key.startswith("_") and (
-                type(value) is BuiltinFunctionType or type(value) is FunctionType and traceback_util.is_bounded(value)
-            ):
-                namespace[key] = _bounded(value)
+            native = type(value) is BuiltinFunctionType
+            if not key.startswith("_") and (native or type(value) is FunctionType and traceback_util.is_bounded(value)):
+                namespace[key] = traceback_util.over_native(value)
     for cls in (Primitive, BuiltinPrimitive):
-        cls.bind = _bounded(cls.bind)  # type: ignore[method-assign]
-    ufunc.__call__ = _bounded(ufunc.__call__)  # type: ignore[method-assign]
+        cls.bind = traceback_util.over_native(cls.bind)  # type: ignore[method-assign]
+    ufunc.__call__ = traceback_util.over_native(ufunc.__call__)  # type: ignore[method-assign]
     for name in (*(f"__{name}__" for name in (*_BINARY, *_COMPARED)), *(f"__r{name}__" for name in _BINARY)):
         setattr(_core.Array, name, _left(getattr(_core.Array, name)))
 

@@ -11,6 +11,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ferrax._src.callbacks.global_calls import is_operand, run
 from ferrax._src.core.global_array import GlobalArray
 from ferrax._src.transforms.jit import jit
@@ -45,7 +47,7 @@ def _operator(function: Callable[..., Any], swapped: bool = False) -> Callable[.
     jitted = jit(function)
 
     def apply(self, other):
-        if not is_operand(other) and not isinstance(other, (int, float, complex)):
+        if not is_operand(other) and not isinstance(other, (int, float, complex, np.generic)):
             return NotImplemented
         return jitted(other, self) if swapped else jitted(self, other)
 

@@ -291,7 +291,9 @@ stages.over_processes = run_program
 
 
 def _type_of(x: Any) -> Any:
-    return ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type) if type(x) is GlobalArray else x
+    if type(x) is not GlobalArray:
+        return x
+    return ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type, sharding=x.sharding)
 
 
 def _said_sharding(x) -> NamedSharding | None:
