@@ -120,16 +120,23 @@ def _jitted(function, leaves, tree, places):
     others = [x for number, x in enumerate(leaves) if number not in places]
     owners = [x for x in (function, *others) if type(x) is FunctionType]
     kept = owners[-1].__dict__.setdefault(_ATTRIBUTE, {}) if owners else _of_others
-    key = function, tree, places, tuple((type(x), repr(x) if isinstance(x, _NUMBERS) else x) for x in others)
+    key = function, tree, places, tuple((type(x), _known_by(x)) for x in others)
     try:
         found = kept.get(key)
-    except TypeError:  # something has no hash, such as a slice
+    except TypeError:  # something has no hash
         return _made(function, others, tree, places)
     if found is None:
         if len(kept) >= _MOST:
             kept.clear()
         found = kept[key] = _made(function, others, tree, places)
     return found
+
+
+def _known_by(x: Any) -> Any:
+    """What tells one thing that is no array from others of its type."""
+    if isinstance(x, slice):  # which has no hash before Python 3.12
+        return x.start, x.stop, x.step
+    return repr(x) if isinstance(x, _NUMBERS) else x
 
 
 _of_others: dict[Any, Any] = {}
