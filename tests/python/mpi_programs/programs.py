@@ -127,6 +127,16 @@ def whole_programs(mesh):
         turned = lax.cond(x.sum() > 0, lambda: x + 1, lambda: x * 2)
         return mapped(jnp.cos(x)) * 2, turned, lax.while_loop(lambda c: c.sum() < 100, lambda c: c * c + 1, x)
 
+    def some(w, x):
+        """Over one axis; along the other arrays are cut as those around them, and products of parts are summed there."""
+        mapped = fx.shard_map(
+            lambda w, x: (lax.psum(jnp.tanh(x @ w), "x"), x.sum(1), jnp.sort(x, 0)), mesh=mesh,
+            in_specs=(P(), P("x")), out_specs=(P(), P("x"), P("x")), axis_names={"x"},
+        )  # fmt: skip
+        total, sums, ranked = mapped(w * 2, jnp.sin(x))
+        return total + 1, sums * 2, ranked, fx.grad(lambda w: mapped(w, x)[0].sum())(w)
+
+    yield "some axes", some, (W, X), (P("y"), P("x", "y"))
     yield "training", step, (W, X), (P(), P(("x", "y")))
     yield "training in parts", step, (W, X), (P(None, "y"), P("x"))
     yield "moved", moved, (X,), (P(("x", "y")),)

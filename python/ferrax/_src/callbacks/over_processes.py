@@ -37,7 +37,7 @@ from ferrax._src.lax.creation import full_like
 from ferrax._src.lax.shape import broadcast, concatenate, expand_dims
 from ferrax._src.lax.slicing import index_in_dim
 from ferrax._src.parallel import exchange, ranks, shard_map
-from ferrax._src.parallel.partition import of_one_device, partition
+from ferrax._src.parallel.partition import is_over_some, over_all_axes, partition
 from ferrax._src.transforms import placed_programs, stages
 from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.tree import tree_util
@@ -58,9 +58,13 @@ def run(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     """
     mesh = params["mesh"]
     _check(mesh)
+    if is_over_some(params):
+        places = tuple(known if isinstance(known, NamedSharding) else None for known, _ in map(placement, args))
+        params, consts = _over_all(*(params[name] for name in _ASKED_OF), places)
+        args = [*args, *consts]
     shardings = [NamedSharding(mesh, spec) for spec in params["in_specs"]]
     program, in_dims, out_dims = _framed(
-        params["jaxpr"], mesh, tuple(params["in_specs"]), tuple(params["out_specs"]), params["newly_manual_axes"]
+        params["jaxpr"], mesh, tuple(params["in_specs"]), tuple(params["out_specs"])
     )
     given = [_frames(x, sharding, cut) for x, sharding, cut in zip(args, shardings, in_dims)]
     results = apply_program(program, given)
@@ -116,11 +120,21 @@ def _frames(x, sharding, dim):
     return concatenate([expand_dims(part, (0,)) for part in own], 0)
 
 
+_ASKED_OF = ("jaxpr", "mesh", "in_specs", "out_specs", "newly_manual_axes")
+
+
 @functools.lru_cache(256)
-def _framed(jaxpr, mesh, in_specs, out_specs, manual):
+def _over_all(jaxpr, mesh, in_specs, out_specs, manual, places):
+    """The parameters of an equation over some axes as one over all, and its last operands; see `over_all_axes`."""
+    params = dict(zip(_ASKED_OF, (jaxpr, mesh, in_specs, out_specs, manual)))
+    cuts = propagation.Cuts(mesh)
+    return over_all_axes(params, mesh, list(map(cuts.entries, places)))[:2]
+
+
+@functools.lru_cache(256)
+def _framed(jaxpr, mesh, in_specs, out_specs):
     """The program of all devices of this process, and where its inputs and results have the axis of the devices."""
-    params = {"jaxpr": jaxpr, "mesh": mesh, "in_specs": in_specs, "out_specs": out_specs, "newly_manual_axes": manual}
-    program = of_one_device(params, mesh).combine_sums()
+    program = shard_map.device_program(jaxpr, mesh, in_specs, out_specs, frozenset(mesh.axis_names)).combine_sums()
     each = len(_devices(mesh))
     program = _core.replace_named(program, functools.partial(_replacement, mesh, each))
     in_dims = [0 if names_of(spec.partitions) else None for spec in in_specs]
