@@ -61,7 +61,7 @@ functions = {
     "native": lambda v: (jnp.tanh(v), lax.abs(v), jnp.square(v), lax.clamp(-1.0, v, 1.0)),
     "numbers": lambda v: (jnp.add(v, 1), jnp.add(v, 1.0), jnp.add(v.astype(int), 1), jnp.add(v.astype(int), True),
                           jnp.add(v.astype(int), 1.0), jnp.multiply(v, np.float32(2)), jnp.copysign(v, -0.0)),  # fmt: skip
-    "operands": lambda v: (local + v, v + local, X + v, v * X, local.T @ v, v @ w, local[1:] == v[1:], 2**v, divmod(v, 2)),
+    "operands": lambda v: (local + v, v + local, X + v, v * X, local.T @ v, v @ w, local[1:] == v[1:], 2**v, divmod(v, 2), round(v, 1)),
     "ufuncs": lambda v: (jnp.add.reduce(v), jnp.maximum.accumulate(v), jnp.multiply.outer(v[0], v[1]), jnp.add.at(v, 0, 1.0, inplace=False)),
     "reductions": lambda v: (jnp.sum(v, axis=0), jnp.mean(v), early_var(v, axis=1), jnp.argmax(v), jnp.any(v > 2), jnp.median(v)),
     "reduce": lambda v: (lax.reduce(v, np.float32(0), lax.add, (0,)), lax.reduce_window(v, -np.inf, lax.max, (2, 2), (2, 2), "VALID")),
@@ -96,6 +96,20 @@ for held, whole in ((a, X), (b, X + 1), (a, X)):
     same("closures", grad(w), np.broadcast_to(2 * whole.sum(0)[:, None], W.shape) + jnp.zeros((4, 3)))
     same("again", jnp.add(held, held), jnp.asarray(2 * whole))
 
+# Python goes on with values that are the same in all processes, and what follows from them is for this call alone.
+def chosen(v):
+    steps = 0
+    while v.sum() < 100 and steps < 5:
+        v, steps = v * (3 if v.sum() > 0 else -2), steps + 1
+    return (v @ w).sum() if v[0, 0] < 0 else v.sum() * steps
+
+
+slopes, whole_slopes = fx.value_and_grad(chosen), fx.value_and_grad(chosen)
+for held, whole in ((a, local), (b, local + 1), (-a, -local), (a, local)):
+    same("chosen", slopes(held), whole_slopes(whole))
+    slope = fx.grad(lambda u, v=held: (v * u).sum() if v.sum() > u.sum() else u.sum())
+    same("chosen outside", slope(local), fx.grad(lambda u, v=whole: (v * u).sum() if v.sum() > u.sum() else u.sum())(local))
+
 # Results are laid out as the arguments are.
 for result in (jnp.sin(a), jnp.zeros_like(a), jnp.ones_like(a, dtype=jnp.bfloat16), a.at[0].set(1), fx.grad(lambda v: (v**2).sum())(a)):
     assert result.sharding.is_equivalent_to(over("x", "y"), 2), result.sharding
@@ -128,7 +142,6 @@ for what, function in (
     ("process_allgather", lambda: np.asarray(a)), ("process_allgather", lambda: np.save("unused", a)),
     ("asks for values", lambda: a[a > 3]), ("asks for values", lambda: jnp.unique(a)), ("process_allgather", lambda: jnp.nonzero(a)),
     ("as an argument", lambda: fx.jit(lambda: a + 1)()), ("as an argument", lambda: fx.jit(lambda x: jnp.sin(x) + a)(w)),
-    ("lax.cond", lambda: fx.grad(lambda v: v.sum() if v.sum() > 0 else -v.sum())(a)),
 ):  # fmt: skip
     assert what in raises(RuntimeError, function), what
 assert "iterate" in raises(AssertionError, lambda: list(a))
@@ -136,6 +149,8 @@ raises(ValueError, lambda: bool(a))
 raises(TypeError, lambda: float(a))
 assert "shapes" in raises(TypeError, lambda: lax.add(a, w))
 raises(ValueError, lambda: jnp.sum(a, axis=5))
+for function in (lambda v: (v * np.asarray(v)).sum(), lambda v: v.sum() * float(v.sum()), lambda v: v[v > 0].sum()):
+    raises((TypeError, IndexError), lambda function=function: fx.grad(function)(a))
 raises(ZeroDivisionError, lambda: fx.grad(lambda v: v.sum() / (1 // 0))(a))
 
 # Programs live as long as the function that they are of.

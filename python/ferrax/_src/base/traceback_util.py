@@ -99,6 +99,11 @@ def _hidden(entries: list[TracebackType]) -> list[bool]:
     return flags
 
 
+def is_from_users(error: BaseException) -> bool:
+    """Whether an error that is handled here went through a function of the user's."""
+    return not all(_hidden(list(_entries(error.__traceback__))))
+
+
 # ---------------------------------------------------------------------------------------------
 # What is done to errors.
 

@@ -4,7 +4,8 @@ Such a function computes as it does ever, until the native core meets an array o
 so (`OverProcesses`). The boundary at which that error would leave the package (`base/traceback_util`) calls the
 function here again, jitted: its arrays are arguments, and so are those that it closes over, for which traced values
 stand meanwhile (`core.global_array.standing_for`); all else is as it was given. Within a trace nothing is done here:
-the error goes on to whoever began the trace, so that a gradient is one program.
+the error goes on to whoever began the trace, so that a gradient is one program. Where Python asks for a value within
+it, the program so far is run (`_Call.answer`), and what follows is the program of this call alone.
 
 Functions that have no boundary, as they are native or filter errors themselves, get one when processes are joined
 (`_install`). Cost: that of a jitted function, which is kept with the function that was given, for each list of what is
@@ -25,6 +26,8 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import errors, public, traceback_util
+from ferrax._src.callbacks.over_processes import run_program
+from ferrax._src.core import named_axes
 from ferrax._src.core.global_array import GlobalArray, OverProcesses, standing_for
 from ferrax._src.core.primitives import BuiltinPrimitive, Primitive
 from ferrax._src.numpy.ufunc_api import ufunc
@@ -43,9 +46,28 @@ _ATTRIBUTE = "_over_processes"
 _MOST = 256
 
 
+class _Call:
+    """A call that is being made: its arrays, those that the function closes over, and whether it asked for values."""
+
+    def __init__(self, operands: list[Any]) -> None:
+        self.operands = operands
+        self.outside: list[Any] = []
+        self.asked = False
+
+    def answer(self, tracer: Any) -> Any:
+        """The value of a tracer, where this process has all of it and nothing has to happen for it; else None."""
+        recorded = _core.recorded_so_far(tracer)
+        if recorded is None:
+            return None
+        self.asked = True
+        program, captured = recorded
+        with core.ensure_compile_time_eval(), named_axes.no_axes():
+            results = run_program(program, [*self.operands, *self.outside, *captured])
+        return None if results is None or type(results[0]) is GlobalArray else results[0]
+
+
 class _State(threading.local):
-    # The arrays that the function which is called now closes over.
-    outside: Sequence[Any] = ()
+    call: _Call | None = None
 
 
 _state = _State()
@@ -54,8 +76,8 @@ _state = _State()
 def call(error: OverProcesses, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """What a function gives that ended by this error.
 
-    Errors: the error itself within a trace; RuntimeError if the function asks for values of which other processes have
-    parts; else those of the function.
+    Errors: the error itself within a trace; RuntimeError if a function of this package asks for values of which other
+    processes have parts; else those of the function.
     """
     if not core.trace_state_clean() or hasattr(error, "asks_places"):
         raise error
@@ -85,6 +107,8 @@ def run(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any
         # Other arrays may be what shapes are made of.
         return _run(function, leaves, tree, spread)
     except _ASKED as error:
+        if traceback_util.is_from_users(error):
+            raise
         name = getattr(function, "__name__", repr(function))
         raise RuntimeError(
             f"{name} asks for values of an array of which this process holds some parts and others the rest: it is "
@@ -100,36 +124,42 @@ def is_operand(x: Any) -> bool:
 
 
 def _run(function, leaves, tree, places):
-    jitted = _jitted(function, leaves, tree, tuple(places))
-    outside: list[Any] = []
-    before, _state.outside = _state.outside, outside
+    own = _Call([leaves[place] for place in places])
+    kept, key = _where_kept(function, leaves, tree, places)
+    jitted = kept.pop(key, None)
+    if jitted is None:
+        jitted = _made(function, leaves, tree, places)
+    before, _state.call = _state.call, own
     try:
         while True:
             try:
-                return jitted([leaves[place] for place in places], outside).whole()
+                result = jitted(own.operands, own.outside).whole()
+                break
             except OverProcesses as error:
-                if error.array is None or any(error.array is x for x in outside):
+                if error.array is None or any(error.array is x for x in own.outside):
                     raise
-                outside.append(error.array)
+                own.outside.append(error.array)
     finally:
-        _state.outside = before
+        _state.call = before
+    # A program that follows from values is that of this call alone.
+    if not own.asked:
+        if len(kept) >= _MOST:
+            kept.clear()
+        kept[key] = jitted
+    return result
 
 
-def _jitted(function, leaves, tree, places):
-    """The jitted function, kept with the last function that the user gave: it lives as long as that one."""
+def _where_kept(function, leaves, tree, places):
+    """What keeps the jitted function, and its key: the last function that the user gave, as long as which it lives."""
     others = [x for number, x in enumerate(leaves) if number not in places]
     owners = [x for x in (function, *others) if type(x) is FunctionType]
     kept = owners[-1].__dict__.setdefault(_ATTRIBUTE, {}) if owners else _of_others
-    key = function, tree, places, tuple((type(x), _known_by(x)) for x in others)
+    key = function, tree, tuple(places), tuple((type(x), _known_by(x)) for x in others)
     try:
-        found = kept.get(key)
-    except TypeError:  # something has no hash
-        return _made(function, others, tree, places)
-    if found is None:
-        if len(kept) >= _MOST:
-            kept.clear()
-        found = kept[key] = _made(function, others, tree, places)
-    return found
+        hash(key)
+    except TypeError:
+        return {}, None
+    return kept, key
 
 
 def _known_by(x: Any) -> Any:
@@ -142,13 +172,18 @@ def _known_by(x: Any) -> Any:
 _of_others: dict[Any, Any] = {}
 
 
-def _made(function, others, tree, places):
+def _made(function, leaves, tree, places):
+    others = [x for number, x in enumerate(leaves) if number not in places]
+
     def called(operands, outside):
         leaves, rest = list(others), list(operands)
         for place in places:
             leaves.insert(place, rest.pop(0))
         args, kwargs = tree.unflatten(leaves)
-        with standing_for(_state.outside, outside):
+        own = _state.call
+        assert own is not None
+        _core.set_frame_answer(_core.ref_frames()[-1][0], own.answer)
+        with standing_for(own.outside, outside):
             return _Result.of(function(*args, **kwargs))
 
     called.__name__ = getattr(function, "__name__", type(function).__name__)

@@ -85,7 +85,7 @@ def _install() -> None:
         setattr(GlobalArray, f"__{name}__", _operator(getattr(operator, name)))
     for name in _ALONE:
         setattr(GlobalArray, f"__{name}__", _method(f"__{name}__"))
-    for name in (*_METHODS, "__getitem__", "__divmod__", "__rdivmod__"):
+    for name in (*_METHODS, "__getitem__", "__round__", "__divmod__", "__rdivmod__"):
         setattr(GlobalArray, name, _method(name))
     for name in _PROPERTIES:
         setattr(GlobalArray, name, property(_property(name)))
