@@ -70,6 +70,7 @@ functions = {
     "joined": lambda v: (jnp.concatenate([v, local]), jnp.stack([v, v]), jnp.split(v, 2), jnp.where(v > 0, v, 0), jnp.tile(v, 2)),
     "like": lambda v: (jnp.zeros_like(v), jnp.ones_like(v, dtype=int), jnp.full_like(v, 3), jnp.full_like(v, 2, shape=(3,))),
     "indices": lambda v: (v[2], v[::2, 1:], v[-1, 2], v[..., 0], v[np.array([1, 3])], v[jnp.array([1, 3]), :2], v[X > 0], jnp.take(v, 1, axis=0)),
+    "counts": lambda v: (jnp.nonzero(v), v.nonzero(), jnp.argwhere(v > 1), jnp.flatnonzero(v), jnp.where(v > 0), jnp.nonzero(v, size=3)),
     "updates": lambda v: (v.at[2].set(0.0), v.at[1:3, 0].add(v[0, 0]), v.at[0].get(), v.at[:, 1].multiply(2)),
     "facts": lambda v: (jnp.shape(v), jnp.ndim(v), jnp.size(v), str(jnp.result_type(v, 1.0)), jnp.iscomplexobj(v)),
     "linear algebra": lambda v: (jnp.einsum("ij,jk->ik", v, w), jnp.dot(v, w), linalg.norm(v[:2, :1]), jnp.trace(v[:4])),
@@ -140,7 +141,7 @@ raises(fx.errors.ShardingTypeError, lambda: jnp.repeat(e, np.array([1, 2, 1, 2])
 # What asks for values that are not here.
 for what, function in (
     ("process_allgather", lambda: np.asarray(a)), ("process_allgather", lambda: np.save("unused", a)),
-    ("asks for values", lambda: a[a > 3]), ("asks for values", lambda: jnp.unique(a)), ("process_allgather", lambda: jnp.nonzero(a)),
+    ("asks for values", lambda: a[a > 3]), ("asks for values", lambda: jnp.unique(a)),
     ("as an argument", lambda: fx.jit(lambda: a + 1)()), ("as an argument", lambda: fx.jit(lambda x: jnp.sin(x) + a)(w)),
 ):  # fmt: skip
     assert what in raises(RuntimeError, function), what
