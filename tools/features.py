@@ -26,8 +26,8 @@ how those that are present behave is tested in `tests/`.
 """
 
 OUT = """
-What stays out, and what there is instead. Programs run over the devices that a processor plays, and functions
-of `shard_map` over those of several processes; not yet over several GPUs.
+What stays out, and what there is instead. Programs run over the devices that a processor plays, and over those of
+several processes; not yet over several GPUs.
 
 | name | instead |
 |---|---|

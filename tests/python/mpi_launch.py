@@ -12,6 +12,7 @@ import pytest
 
 HERE = pathlib.Path(__file__).parent
 PROGRAMS = HERE / "mpi_programs"
+TWO_HOSTS = HERE / "two_hosts.sh"
 
 
 @functools.cache
@@ -30,12 +31,25 @@ def _options() -> list[str]:
     return ["--oversubscribe"] if "Open MPI" in version or "PRRTE" in version else []
 
 
+@functools.cache
+def no_two_hosts() -> str:
+    """Why no program runs on two hosts here; empty if one does."""
+    missing = [name for name in ("ip", "unshare", "mount") if shutil.which(name) is None]
+    if missing:
+        return f"two hosts are made by iproute2 and util-linux, and {' and '.join(missing)} is not here"
+    probe = subprocess.run([str(TWO_HOSTS)], capture_output=True, text=True)
+    if probe.returncode:
+        return f"namespaces of the network cannot be made here: {probe.stderr.strip()}"
+    version = subprocess.run([mpiexec(), "--version"], capture_output=True, text=True).stdout
+    return "" if "HYDRA" in version else "processes are started on the hosts by hydra, MPICH's mpiexec"
+
+
 def start(program: str, count: int, *arguments: str, **options) -> subprocess.Popen:
     """A program of `mpi_programs`, by so many processes."""
-    return _start([str(PROGRAMS / program), *arguments], count, **options)
+    return _start([str(PROGRAMS / program), *arguments], [*_options(), "-n", str(count)], **options)
 
 
-def _start(arguments: list[str], count: int, **options) -> subprocess.Popen:
+def _start(arguments: list[str], how: list[str], before: tuple[str, ...] = (), **options) -> subprocess.Popen:
     if mpiexec() is None or importlib.util.find_spec("mpi4py") is None:
         raise RuntimeError("programs of several processes need mpi4py and mpiexec: pip install mpi4py mpich")
     paths = [str(HERE), str(HERE.parents[1] / "python"), os.environ.get("PYTHONPATH", "")]
@@ -48,7 +62,7 @@ def _start(arguments: list[str], count: int, **options) -> subprocess.Popen:
         "PYTHONUNBUFFERED": "",
         "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }  # fmt: skip
-    command = [mpiexec(), *_options(), "-n", str(count), sys.executable, *arguments]
+    command = [*before, mpiexec(), *how, sys.executable, *arguments]
     return subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
     )
@@ -61,7 +75,12 @@ def run(program: str, count: int, *arguments: str, timeout: float = 120) -> tupl
 
 def run_text(text: str, count: int, timeout: float = 120) -> tuple[int, str, str]:
     """The same of a program's text."""
-    return _ended(_start(["-c", text], count), timeout)
+    return _ended(_start(["-c", text], [*_options(), "-n", str(count)]), timeout)
+
+
+def run_on_two_hosts(program: str, *arguments: str, timeout: float = 120) -> tuple[int, str, str]:
+    """As `run`, by two processes, each on a host of its own. The last line says how many bytes the first one sent."""
+    return _ended(_start([str(PROGRAMS / program), *arguments], [], (str(TWO_HOSTS),)), timeout)
 
 
 def _ended(started: subprocess.Popen, timeout: float) -> tuple[int, str, str]:

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from mpi_launch import needs_mpi, run, run_text, start
+from mpi_launch import needs_mpi, no_two_hosts, run, run_on_two_hosts, run_text, start
 
 from ferrax.experimental import checkpoint
 
@@ -27,6 +27,13 @@ def test_arrays(count):
     assert len(out.splitlines()) == count
 
 
+@pytest.mark.parametrize("count", [2, 4])
+def test_functions_outside_of_jit(count):
+    status, out, err = run("eager.py", count)
+    assert status == 0, err
+    assert len(out.splitlines()) == count
+
+
 def test_programs(tmp_path):
     """Functions over meshes of two and four processes have the bits of one process with as many devices."""
     kept = str(tmp_path / "found.npz")
@@ -36,9 +43,10 @@ def test_programs(tmp_path):
         assert out.count("done") == count
 
 
-def test_checkpoints(tmp_path):
-    """Four processes save, two load, and so does this one."""
-    for what, count in (("save", 4), ("load", 2)):
+@pytest.mark.parametrize("saving, loading", [(4, [2, 1]), (1, [4]), (2, [4, 2])])
+def test_checkpoints(tmp_path, saving, loading):
+    """What some processes save others load, and so does this one."""
+    for what, count in (("save", saving), *(("load", count) for count in loading)):
         status, out, err = run("checkpoints.py", count, what, str(tmp_path / "saved"))
         assert status == 0, err
         assert len(out.splitlines()) == count
@@ -57,11 +65,44 @@ def test_processes_that_do_not_agree(kind):
     assert all("odd.py:1" in line and "even.py:2" in line for line in errors), errors
 
 
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("kind, line", [("small", 1), ("programs", 2)])
+def test_processes_that_do_not_agree_with_many(kind, line, count):
+    """Also of functions of arrays over processes, the jitted one and the other are named by the lines of their callers."""
+    begin = time.monotonic()
+    status, out, err = run("failures.py", count, kind)
+    assert status != 0 and "nothing happened" not in out and time.monotonic() - begin < 30
+    for process, other in ((count - 1, count - 2), (count - 2, count - 1)):
+        assert any(f"process {other} is in" in text and f"this is process {process}," in text for text in err.splitlines()), err
+    assert f"odd.py:{line}" in err and "even.py:" in err and err.count("JaxRuntimeError: ") >= count
+
+
 @pytest.mark.parametrize("kind, expected", [("raise", "this process has enough"), ("kill", "")])
 def test_all_end_with_one(kind, expected):
     begin = time.monotonic()
     status, out, err = run("failures.py", 4, kind)
     assert status != 0 and "nothing happened" not in out and expected in err
+    assert time.monotonic() - begin < 30
+
+
+def test_two_hosts():
+    """They share no memory: what one has of the other came over the network between them."""
+    if why := no_two_hosts():
+        pytest.skip(why)
+    status, out, err = run_on_two_hosts("collectives.py", "2")
+    assert status == 0, err
+    *lines, sent = out.splitlines()
+    assert sorted(lines) == ["process 0 of 2 is done", "process 1 of 2 is done"]
+    assert int(sent) > 1_000_000
+
+
+@pytest.mark.parametrize("kind", ["raise", "kill"])
+def test_all_hosts_end_with_one_process(kind):
+    if why := no_two_hosts():
+        pytest.skip(why)
+    begin = time.monotonic()
+    status, out, _ = run_on_two_hosts("failures.py", kind)
+    assert status != 0 and "nothing happened" not in out
     assert time.monotonic() - begin < 30
 
 
@@ -100,9 +141,11 @@ def test_a_process_that_ends_early():
     assert time.monotonic() - begin < 15
 
 
+@pytest.mark.parametrize("kind, count", [("interrupt", 2), ("interrupt", 4), ("busy", 4)])
 @pytest.mark.parametrize("whom", ["mpiexec", "one"])
-def test_interrupts(whom):
-    program = start("failures.py", 2, "interrupt")
+def test_interrupts(whom, kind, count):
+    """Also where there are more processes than cores, and where all compute and exchange."""
+    program = start("failures.py", count, kind)
     pid = int(program.stdout.readline().split()[1])
     time.sleep(0.5)
     begin = time.monotonic()

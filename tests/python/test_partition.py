@@ -380,9 +380,35 @@ def test_compiled_functions_tell_what_devices_exchange():
     whole = ferrax.jit(jnp.sin, in_shardings=x.sharding, out_shardings=ferrax.NamedSharding(mesh, P())).lower(x).compile()
     assert [(e.collective, e.needed_by) for e in whole.communication()] == [("all_gather", "")]
     assert ferrax.jit(jnp.sin).lower(X).compile().communication() == []
-    some = ferrax.shard_map(jnp.sin, mesh=mesh, in_specs=P("x"), out_specs=P("x"), axis_names={"x"})
-    with pytest.raises(NotImplementedError, match="all axes of their mesh"):
-        ferrax.jit(lambda x: some(x)).lower(x).compile().communication()
+
+
+def test_functions_over_some_axes():
+    """Along the other axes arguments and results are cut as what surrounds them, and what that asks for is exchanged."""
+    mesh = mesh_of((4, 2))
+
+    def mapped(f, ins, outs):
+        return ferrax.shard_map(f, mesh=mesh, in_specs=ins, out_specs=outs, axis_names={"x"})
+
+    def loop(v):
+        return lax.fori_loop(0, 2, lambda _, c: mapped(lambda c: lax.psum(c, "x") - c, P("x"), P("x"))(c), v)
+
+    rows = P(("x", "y"))
+    for function, ins, specs, said in (
+        (lambda v: mapped(jnp.sin, P("x"), P("x"))(v + 1), [P("x", "y")], [P("x", "y")], []),
+        (lambda v: mapped(lambda c: (c.T, lax.pmax(c, "x")), P("x"), (P(None, "x"), P()))(v), [P("x", "y")], [P("y", "x"), P(None, "y")], [("all_gather", ("y",))]),
+        (lambda v: mapped(lambda c: c.sum(1), P("x"), P("x"))(v), [P("x", "y")], [P("x")], [("psum", ("y",))]),
+        (lambda v, w: ferrax.jit(mapped(lambda c, w: c @ w, (P("x"), P()), P("x")))(v, w), [P("x", "y"), P("y")], [P("x")], [("psum", ("y",))]),
+        (lambda v: mapped(lambda c: jnp.sort(c, 0), P("x"), P("x"))(v), [rows], [rows], [("all_gather", ("y",))]),
+        (lambda v: mapped(jnp.cos, P(None, "x"), P(None, "x"))(v), [P("x", "y")], [P(None, ("x", "y"))], None),
+        (loop, [P("x", "y")], None, None),
+    ):  # fmt: skip
+        args = [ferrax.device_put(x, ferrax.NamedSharding(mesh, spec)) for x, spec in zip((X, X[:8, :4]), ins)]
+        found, exchanges = on_parts(function, args, ins, mesh)
+        compare(found, ferrax.tree.leaves(function(*args)), exchanges, str(said))
+        program = ferrax.jit(function).trace(*args).jaxpr._to_program()
+        params, _, _ = partition(program, mesh, [x.sharding for x in args])
+        assert specs is None or list(params["out_specs"]) == specs, (params["out_specs"], specs)
+        assert said is None or [(e.collective, e.axes) for e in exchanges] == said, exchanges
 
 
 def test_picture_of_a_mesh(capsys):

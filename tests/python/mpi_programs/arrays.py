@@ -56,8 +56,7 @@ assert ferrax.typeof(a).shape == x.shape and ferrax.block_until_ready({"a": a})[
 raises(IndexError, lambda: a.addressable_data(2))
 for read in (np.asarray, pickle.dumps, ferrax.device_get, lambda a: a.tolist(), lambda a: np.add(a, 1)):
     assert "process_allgather" in raises(RuntimeError, lambda read=read: read(a))
-for compute in (lambda a: jnp.ones(x.size) + a, jnp.sin, lambda a: ferrax.jit(lambda: jnp.sin(a))()):
-    assert "others the rest" in raises(RuntimeError, lambda compute=compute: compute(a))
+assert "others the rest" in raises(RuntimeError, ferrax.jit(lambda: jnp.sin(a)))
 assert "iterate" in raises(AssertionError, lambda: list(a))
 raises(TypeError, lambda: hash(a))
 raises(BufferError, lambda: np.from_dlpack(a))

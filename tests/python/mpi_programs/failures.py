@@ -8,6 +8,7 @@ import time
 import numpy as np
 
 import ferrax
+import ferrax.numpy as jnp
 from ferrax._src.parallel import exchange
 
 kind = sys.argv[1]
@@ -31,6 +32,14 @@ match kind:
         psum(500_000 if odd else 400_000, line="odd.py:1" if odd else "even.py:2")
     case "mixed":  # memory that follows its header, and none
         psum(4 if odd else 400_000, line="odd.py:1" if odd else "even.py:2")
+    case "programs":  # jitted functions and others of arrays over the processes
+        mesh = ferrax.make_mesh((count,), ("i",), axis_types=(ferrax.sharding.AxisType.Auto,))
+        x = ferrax.device_put(np.arange(8.0), ferrax.NamedSharding(mesh, ferrax.P("i")))
+        assert float(jnp.sum(x)) == float(ferrax.jit(jnp.sum)(x)) == 28
+        if odd:
+            exec(compile("\n" + "ferrax.jit(lambda x: jnp.max(x))(x)", "odd.py", "exec"))
+        else:
+            exec(compile("jnp.sum(x)", "even.py", "exec"))
     case "kinds":
         if odd:
             exchange.run("all_gather", np.ones((1, 4), np.float32), everybody, line="odd.py:1")
@@ -48,6 +57,11 @@ match kind:
         if odd:
             time.sleep(60)
         psum()
+    case "busy":  # all compute and exchange
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            psum(100_000)
+            jnp.ones((300, 300)) @ jnp.ones((300, 300))
     case "leave":
         if odd:
             sys.exit(0)

@@ -56,6 +56,20 @@ def programs(mesh):
         line = [(0, 1), (1, 3), (3, 2)]
         return lax.precv(lax.optimization_barrier(lax.psend(x, "x", line)), x, "x", line)
 
+    def over_x(x):
+        """Over one axis: along the other what is said to be cut there is, and a function within is over that one."""
+        turned = lax.with_sharding_constraint(jnp.sin(x), fx.NamedSharding(mesh, P(None, "y")))
+        inner = fx.shard_map(
+            lambda x: (x * (1 + lax.axis_index("y")), lax.psum(x, "y")), in_specs=P(None, "y"), out_specs=(P(None, "y"), P()),
+            axis_names={"y"},
+        )  # fmt: skip
+        cut, total = inner(turned)
+        later = lax.cond(lax.axis_index("x") > 1, lambda: jnp.cos(x), lambda: x + 1)
+        return cut + lax.psum(later, "x"), total.sum(1, keepdims=True) * lax.pmax(x, "x"), lax.all_gather(turned, "x")
+
+    def over_y(w, x):
+        return lax.pmean((jnp.tanh(x[:, :4] * w[0]) ** 2).sum(), "y")
+
     both, whole = P(("x", "y")), P()
     mapped = lambda f, i, o, **k: fx.shard_map(f, mesh=mesh, in_specs=i, out_specs=o, **k)  # noqa: E731
     out = (both, both, both, P("y"), P("x"), P("x", "y"))
@@ -73,7 +87,21 @@ def programs(mesh):
     handed = mapped(handed_on, (both,), both)
     yield "sends", handed, (X,)
     yield "gradient of sends", fx.jit(fx.grad(lambda x: (handed(jnp.sin(x)) * X).sum())), (X,)
+    some = mapped(over_x, (P("x"),), (P("x"), P("x"), P(None, "x")), axis_names={"x"})
+    yield "one axis", some, (X,)
+    yield "one axis, jitted", fx.jit(lambda x: jnp.cos(some(x * 2)[0])), (X,)
+    lossy_y = mapped(over_y, (whole, P("y")), whole, axis_names={"y"})
+    yield "gradient over one axis", fx.jit(fx.grad(lossy_y, argnums=(0, 1))), (W, X)
+    powers = fx.jit(powered, static_argnums=(1,), static_argnames="how")
+    yield "static", lambda x: [powers(x, 2, 3.0), powers(x, 3, how="tiled"), powers(x, n=3)], (X,)
     yield "two functions", fx.jit(lambda w, x: steps(w, mapped(chosen, (both,), both)(x))[0] * 2), (W, X)
+
+
+def powered(x, n, add=0.0, *, how="plain"):
+    """`n` and `how` are static, by place and by name."""
+    if how == "tiled":
+        x = jnp.tile(x, (n, 1))
+    return (x**n).T + add
 
 
 def whole_programs(mesh):
@@ -99,6 +127,16 @@ def whole_programs(mesh):
         turned = lax.cond(x.sum() > 0, lambda: x + 1, lambda: x * 2)
         return mapped(jnp.cos(x)) * 2, turned, lax.while_loop(lambda c: c.sum() < 100, lambda c: c * c + 1, x)
 
+    def some(w, x):
+        """Over one axis; along the other arrays are cut as those around them, and products of parts are summed there."""
+        mapped = fx.shard_map(
+            lambda w, x: (lax.psum(jnp.tanh(x @ w), "x"), x.sum(1), jnp.sort(x, 0)), mesh=mesh,
+            in_specs=(P(), P("x")), out_specs=(P(), P("x"), P("x")), axis_names={"x"},
+        )  # fmt: skip
+        total, sums, ranked = mapped(w * 2, jnp.sin(x))
+        return total + 1, sums * 2, ranked, fx.grad(lambda w: mapped(w, x)[0].sum())(w)
+
+    yield "some axes", some, (W, X), (P("y"), P("x", "y"))
     yield "training", step, (W, X), (P(), P(("x", "y")))
     yield "training in parts", step, (W, X), (P(None, "y"), P("x"))
     yield "moved", moved, (X,), (P(("x", "y")),)

@@ -24,6 +24,17 @@ from ferrax import _core
 PACKAGE_DIRECTORY: str = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
+class OverProcesses(RuntimeError):
+    """An array of which this process has some parts was given to what computes with whole arrays.
+
+    `array`: that one, where it is known.
+    """
+
+    def __init__(self, text: str, array: Any = None) -> None:
+        super().__init__(text)
+        self.array = array
+
+
 def user_location() -> str:
     """The innermost frame outside this package as "file:line (function)", or ""."""
     frame: FrameType | None = sys._getframe(1)

@@ -21,6 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # The function of a public name by the one that it stands for, and those themselves.
 _exported: dict[FunctionType, FunctionType] = {}
 _boundaries: set[FunctionType] = set()
+_modules: list[str] = []
 # Methods that are not called by name, and get a boundary nevertheless. Others are asked for what there may
 # not be, or called where no error is to be expected.
 _CALLED = ("__call__", "__getitem__", "__init__", "__matmul__", "__setitem__")
@@ -28,6 +29,7 @@ _CALLED = ("__call__", "__getitem__", "__init__", "__matmul__", "__setitem__")
 
 def export(name: str) -> None:
     """Makes the functions of a public module boundaries, and gives its name to them and to its classes."""
+    _modules.append(name)
     namespace = vars(sys.modules[name])
     for key, value in list(namespace.items()):
         if key.startswith("_"):
@@ -40,6 +42,11 @@ def export(name: str) -> None:
             _rename(value, name, key)
         elif isinstance(value, type) and _is_own(value):
             _rename(value, name, key)
+
+
+def exported() -> list[str]:
+    """The names of the public modules that were loaded."""
+    return list(_modules)
 
 
 def show(module: ModuleType) -> None:

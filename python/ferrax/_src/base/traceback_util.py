@@ -25,7 +25,7 @@ import numpy as np
 
 from ferrax import _core
 from ferrax._src.base import config, source_info
-from ferrax._src.base.errors import PACKAGE_DIRECTORY
+from ferrax._src.base.errors import PACKAGE_DIRECTORY, OverProcesses
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -97,6 +97,11 @@ def _hidden(entries: list[TracebackType]) -> list[bool]:
         inside = bool(flags) and flags[-1]
         flags.append(is_hidden(filename) or (inside and _is_helper(filename)))
     return flags
+
+
+def is_from_users(error: BaseException) -> bool:
+    """Whether an error that is handled here went through a function of the user's."""
+    return not all(_hidden(list(_entries(error.__traceback__))))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -230,6 +235,55 @@ def _leave_without_own_frame() -> None:
     leave()
 
 
+# Calls a function that computed with whole arrays anew, for arrays of which this process has parts. It is told the
+# error, the function and its arguments; set once processes are joined.
+over_processes: Callable[[OverProcesses, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any] | None = None
+
+
+def again(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a boundary returns that handles `OverProcesses`, by which its function ended."""
+    first = cast(OverProcesses, sys.exc_info()[1])
+    try:
+        if over_processes is None:
+            raise first
+        return over_processes(first, function, args, kwargs)
+    except Exception as error:
+        _forget(error, first)
+        leave()
+        raise
+
+
+def _forget(error: BaseException, handled: BaseException) -> None:
+    """An error does not tell of the one that was being handled when it was raised."""
+    inner = error
+    while inner.__context__ is not None and inner.__context__ is not handled:
+        inner = inner.__context__
+    inner.__context__ = None
+
+
+# The native functions behind those that public modules have in their places.
+_behind: dict[Any, Any] = {}
+
+
+def over_native(function: F) -> F:
+    """A boundary for a native function, or one that filters errors itself, where there are arrays over processes."""
+
+    @functools.wraps(function)
+    def bounded(*args, **kwargs):
+        try:
+            return function(*args, **kwargs)
+        except OverProcesses:
+            return again(function, args, kwargs)
+
+    _behind[bounded] = function
+    return cast(F, bounded)
+
+
+def behind(function: Any) -> Any:
+    """The function itself, or that which it stands for (`over_native`). Errors: TypeError for what has no hash."""
+    return _behind.get(function, function)
+
+
 # Functions that filter errors themselves.
 _bounded: set[Any] = set()
 
@@ -239,6 +293,11 @@ def bounded(fun: F) -> F:
     nothing. For functions that take less than a few microseconds."""
     _bounded.add(fun)
     return fun
+
+
+def is_bounded(fun: Callable[..., Any]) -> bool:
+    """Whether a function is said to filter errors itself."""
+    return fun in _bounded
 
 
 @functools.cache
@@ -259,12 +318,16 @@ def _maker(positional_only: int, positional: int, rest: bool, named: int, others
     if others:
         parameters.append("**others")
         arguments.append("**others")
+    positions = [*places, "*rest"] if rest else places
+    by_name = ", ".join([f"'{name}': {name}" for name in names] + ["**others"] * others)
     scope: dict[str, Any] = {}
     exec(
-        f"def make(function, leave):\n"
+        f"def make(function, leave, over, again):\n"
         f"    def boundary({', '.join(parameters)}):\n"
         f"        try:\n"
         f"            return function({', '.join(arguments)})\n"
+        f"        except over:\n"
+        f"            return again(function, ({''.join(f'{place}, ' for place in positions)}), {{{by_name}}})\n"
         f"        except Exception:\n"
         f"            leave()\n"
         f"            raise\n"
@@ -305,7 +368,7 @@ def boundary(function: F) -> F:
         bool(own.co_flags & inspect.CO_VARARGS),
         own.co_kwonlyargcount,
         bool(own.co_flags & inspect.CO_VARKEYWORDS),
-    )(function, _leave_without_own_frame)
+    )(function, _leave_without_own_frame, OverProcesses, again)
     made.__code__ = _named(made.__code__, own)
     made.__defaults__, made.__kwdefaults__ = plain.__defaults__, plain.__kwdefaults__
     return cast(F, functools.update_wrapper(made, function))
@@ -320,6 +383,8 @@ def api_boundary(fun: F) -> F:
     def bounded(*args, **kwargs):
         try:
             return fun(*args, **kwargs)
+        except OverProcesses:
+            return again(fun, args, kwargs)
         except Exception:
             _leave_without_own_frame()
             raise

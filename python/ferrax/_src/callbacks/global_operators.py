@@ -2,16 +2,18 @@
 
 What goes in is an array of which this process has parts, and what `Array`'s operator or method takes beside it; what
 comes out is laid out as follows from the operands, as of a jitted function (`over_processes`). Cost: that of a jitted
-function, which is kept for each method and each list of arguments that are no arrays.
+function, which is kept for each method and each list of arguments that are no arrays (`global_calls`).
 """
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from ferrax._src.callbacks.global_calls import is_operand, run
 from ferrax._src.core.global_array import GlobalArray
 from ferrax._src.transforms.jit import jit
 
@@ -21,43 +23,23 @@ _BINARY = (
 _ALONE = ("neg", "pos", "abs", "invert")
 _COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
 _METHODS = (
-    "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "conj", "conjugate", "cumprod", "cumsum",
-    "diagonal", "dot", "flatten", "max", "mean", "min", "prod", "ptp", "ravel", "repeat", "reshape", "round",
-    "searchsorted", "sort", "squeeze", "std", "sum", "swapaxes", "take", "trace", "transpose", "var",
+    "all", "any", "argmax", "argmin", "argpartition", "argsort", "astype", "choose", "clip", "compress", "conj",
+    "conjugate", "cumprod", "cumsum", "diagonal", "dot", "flatten", "max", "mean", "min", "nonzero", "prod", "ptp",
+    "ravel", "repeat", "reshape", "round", "searchsorted", "sort", "squeeze", "std", "sum", "swapaxes", "take", "trace",
+    "transpose", "var", "view",
 )  # fmt: skip
 _PROPERTIES = ("T", "mT", "real", "imag")
-
-
-def _is_operand(x: Any) -> bool:
-    return hasattr(x, "shape") and hasattr(x, "dtype")
-
-
-@functools.lru_cache(512)
-def _jitted(name: str, places: tuple[int, ...], others: tuple[Any, ...], named: tuple[tuple[str, Any], ...]) -> Any:
-    """The method of its array and of the operands at these places among its arguments."""
-
-    def call(x, *operands):
-        args, rest = list(others), list(operands)
-        for place in places:
-            args.insert(place, rest.pop(0))
-        return getattr(x, name)(*args, **dict(named))
-
-    call.__name__ = name
-    return jit(call)
+_UPDATES = ("add", "apply", "divide", "get", "max", "min", "multiply", "power", "set", "subtract")
 
 
 def _method(name: str) -> Callable[..., Any]:
-    def method(self, *args, **kwargs):
-        places = tuple(place for place, x in enumerate(args) if _is_operand(x))
-        others = tuple(x for x in args if not _is_operand(x))
-        named = tuple(sorted(kwargs.items()))
-        try:
-            function = _jitted(name, places, others, named)
-        except TypeError:  # an argument that has no hash, such as a slice
-            function = _jitted.__wrapped__(name, places, others, named)
-        return function(self, *[args[place] for place in places])
+    def of_array(x, *args, **kwargs):
+        return getattr(x, name)(*args, **kwargs)
 
-    method.__name__ = method.__qualname__ = name
+    def method(self, *args, **kwargs):
+        return run(of_array, (self, *args), kwargs)
+
+    method.__name__ = method.__qualname__ = of_array.__name__ = name
     return method
 
 
@@ -65,11 +47,32 @@ def _operator(function: Callable[..., Any], swapped: bool = False) -> Callable[.
     jitted = jit(function)
 
     def apply(self, other):
-        if not _is_operand(other) and not isinstance(other, (int, float, complex)):
+        if not is_operand(other) and not isinstance(other, (int, float, complex, np.generic)):
             return NotImplemented
         return jitted(other, self) if swapped else jitted(self, other)
 
     return apply
+
+
+class _At:
+    """What `x.at[index]` is of an array over several processes: the methods of `Array.at[index]`, each a program."""
+
+    def __init__(self, array: GlobalArray, index: Any = None) -> None:
+        self.array, self.index = array, index
+
+    def __getitem__(self, index: Any) -> _At:
+        return _At(self.array, index)
+
+
+def _update(name: str) -> Callable[..., Any]:
+    def updated(x, index, *args, **kwargs):
+        return getattr(x.at[index], name)(*args, **kwargs)
+
+    def update(self, *args, **kwargs):
+        return run(updated, (self.array, self.index, *args), kwargs)
+
+    update.__name__ = update.__qualname__ = updated.__name__ = name
+    return update
 
 
 def _install() -> None:
@@ -82,10 +85,13 @@ def _install() -> None:
         setattr(GlobalArray, f"__{name}__", _operator(getattr(operator, name)))
     for name in _ALONE:
         setattr(GlobalArray, f"__{name}__", _method(f"__{name}__"))
-    for name in (*_METHODS, "__getitem__", "__divmod__", "__rdivmod__"):
+    for name in (*_METHODS, "__getitem__", "__round__", "__divmod__", "__rdivmod__"):
         setattr(GlobalArray, name, _method(name))
     for name in _PROPERTIES:
         setattr(GlobalArray, name, property(_property(name)))
+    for name in _UPDATES:
+        setattr(_At, name, _update(name))
+    GlobalArray.at = property(_At)  # type: ignore[attr-defined]
 
 
 def _property(name: str) -> Callable[[Any], Any]:

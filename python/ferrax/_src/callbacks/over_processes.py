@@ -37,8 +37,8 @@ from ferrax._src.lax.creation import full_like
 from ferrax._src.lax.shape import broadcast, concatenate, expand_dims
 from ferrax._src.lax.slicing import index_in_dim
 from ferrax._src.parallel import exchange, ranks, shard_map
-from ferrax._src.parallel.partition import partition
-from ferrax._src.transforms import placed_programs
+from ferrax._src.parallel.partition import is_over_some, over_all_axes, partition
+from ferrax._src.transforms import placed_programs, stages
 from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.tree import tree_util
 
@@ -54,10 +54,14 @@ def is_over_processes(mesh: Any) -> bool:
 def run(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     """What an equation `shard_map` over several processes gives.
 
-    Errors: NotImplementedError for meshes without some of the devices, and for axes that are not manual.
+    Errors: NotImplementedError for meshes without some of the devices.
     """
-    mesh, manual = params["mesh"], params["newly_manual_axes"]
-    _check(mesh, manual)
+    mesh = params["mesh"]
+    _check(mesh)
+    if is_over_some(params):
+        places = tuple(known if isinstance(known, NamedSharding) else None for known, _ in map(placement, args))
+        params, consts = _over_all(*(params[name] for name in _ASKED_OF), places)
+        args = [*args, *consts]
     shardings = [NamedSharding(mesh, spec) for spec in params["in_specs"]]
     program, in_dims, out_dims = _framed(
         params["jaxpr"], mesh, tuple(params["in_specs"]), tuple(params["out_specs"])
@@ -75,21 +79,17 @@ def run(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
             part = result if dim is None else index_in_dim(result, number, dim, keepdims=False)
             part = alias(part) if sharding._holds_sum(device) else full_like(part, 0)
             parts[device] = place(part, SingleDeviceSharding(device))
-        outputs.append(of_parts(shape, sharding, parts, result.dtype))
+        outputs.append(of_parts(shape, sharding, parts, result.dtype, result.weak_type))
     return outputs
 
 
-def _check(mesh, manual) -> None:
+def _check(mesh) -> None:
     joined = ranks.current()
     numbers = sorted(_number(device, len(_devices(mesh))) for device in mesh.devices.flat)
     if numbers != list(range(joined.processes * len(_devices(mesh)))):
         raise NotImplementedError(
             f"shard_map over several processes: the mesh must have each device of all {joined.processes} processes "
             f"once, got {mesh}"
-        )
-    if set(manual) != set(mesh.axis_names):
-        raise NotImplementedError(
-            f"shard_map over several processes: all axes of the mesh must be manual, got {set(manual)} of {mesh}"
         )
 
 
@@ -118,6 +118,17 @@ def _frames(x, sharding, dim):
     # Of this process, wherever its devices are: what devices hold is one program's.
     own = [_core.place_at(alias(parts[device]), 0, True) for device in _devices(sharding.mesh)]
     return concatenate([expand_dims(part, (0,)) for part in own], 0)
+
+
+_ASKED_OF = ("jaxpr", "mesh", "in_specs", "out_specs", "newly_manual_axes")
+
+
+@functools.lru_cache(256)
+def _over_all(jaxpr, mesh, in_specs, out_specs, manual, places):
+    """The parameters of an equation over some axes as one over all, and its last operands; see `over_all_axes`."""
+    params = dict(zip(_ASKED_OF, (jaxpr, mesh, in_specs, out_specs, manual)))
+    cuts = propagation.Cuts(mesh)
+    return over_all_axes(params, mesh, list(map(cuts.entries, places)))[:2]
 
 
 @functools.lru_cache(256)
@@ -231,7 +242,8 @@ def _shape(kind, shape, count, params):
 def _exchange(kind, groups, params, line, together, frames):
     """The exchange itself, called by the program as it runs."""
     frames = np.asarray(frames)
-    result = exchange.run(kind, frames, groups, line=line, **params)
+    # Programs of this package have no lines, as others call them, too: that is where they are called.
+    result = exchange.run(kind, frames, groups, line=line or _core.user_location() or "", **params)
     return np.asarray(result[0] if together else result, order="C")
 
 
@@ -248,27 +260,54 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
     """What a jitted function gives of arrays of which this process has parts: each process runs the program of its
     devices' parts (`partition`). Else it is one whose program asks where its arrays are (`placed_programs`).
 
-    Errors: NotImplementedError for static arguments, arrays that can be written to, and arrays over no mesh or several.
+    Errors: NotImplementedError for arrays that can be written to, and arrays over no mesh or several.
     """
     if ranks.current().processes == 1:
         return placed_programs.call_jitted(function, args, kwargs)
-    leaves, tree = tree_util.tree_flatten((args, kwargs))
-    types = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type) if type(x) is GlobalArray else x for x in leaves]
-    types_args, types_kwargs = tree.unflatten(types)
-    traced = function.trace(*types_args, **types_kwargs)
-    program, captured = traced._program, traced._captured
-    if len(program.in_types) != len(leaves) + len(captured):
+    if not core.trace_state_clean():
+        # Whoever began the trace may know what stands for the array.
+        for leaf in tree_util.tree_leaves((args, kwargs)):
+            if type(leaf) is GlobalArray:
+                core.as_array(leaf)
+    *dynamic, static = placed_programs.apart(function, args, kwargs)
+    typed = [x if number in static else tree_util.tree_map(_type_of, x) for number, x in enumerate(args)]
+    named = {name: x if name in static else tree_util.tree_map(_type_of, x) for name, x in kwargs.items()}
+    program, captured, _, out_tree, donated, refs = function._traced(*typed, **named)
+    if refs is not None:
         raise NotImplementedError(
-            "jit over several processes: static arguments, and arrays that can be written to, are not supported; close "
-            "over them"
+            "jit over several processes: arrays that can be written to are not supported; pass arrays, and return "
+            "those that are to be kept"
         )
-    operands = [*leaves, *captured]
+    leaves = tree_util.tree_leaves(tuple(dynamic))
+    results = run_program(program, [*leaves, *captured])
+    if results is None:
+        return placed_programs.call_jitted(function, args, kwargs)
+    for leaf, flag in zip(leaves, donated or ()):
+        if flag and isinstance(leaf, core.Array):
+            leaf.delete()
+    return out_tree.unflatten(results)
+
+
+def run_program(program: Any, operands: Sequence[Any]) -> list[Any] | None:
+    """The results of a program over whole arrays; None if neither an array nor what it says is over several processes.
+
+    Errors: NotImplementedError for arrays over no mesh or several.
+    """
     ins = tuple(map(_said_sharding, operands))
     mesh = _mesh_over_processes(program, ins)
     if mesh is None:
-        return placed_programs.call_jitted(function, args, kwargs)
+        return None
     params, consts = _partitioned(program, mesh, ins)
-    return tree_util.tree_unflatten(tree_util.tree_structure(traced.out_info), run([*operands, *consts], params))
+    return run([*operands, *consts], params)
+
+
+stages.over_processes = run_program
+
+
+def _type_of(x: Any) -> Any:
+    if type(x) is not GlobalArray:
+        return x
+    return ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type, sharding=x.sharding)
 
 
 def _said_sharding(x) -> NamedSharding | None:

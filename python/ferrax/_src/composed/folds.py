@@ -11,6 +11,7 @@ import numpy as np
 
 from ferrax._core import Array, bind, trace_program
 from ferrax._src.base import dtypes
+from ferrax._src.base.traceback_util import behind
 from ferrax._src.core import ShapeDtypeStruct, is_concrete, to_concrete_value
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.lax import elementwise
@@ -47,7 +48,7 @@ _KNOWN_FUNCTIONS = {combine: name for name, (_, combine) in MONOIDS.items()}
 def known_monoid(computation: Callable) -> str | None:
     """The name of the op if ``computation`` is a function of this package for one, or None."""
     try:
-        return _KNOWN_FUNCTIONS.get(computation)
+        return _KNOWN_FUNCTIONS.get(behind(computation))
     except TypeError:
         return None
 

@@ -55,6 +55,13 @@ def wraps(fun, what, how):
     return decorate
 
 
+def takes_types(fun):
+    """Says of a function that it asks for no values: its arguments may be types, and so may those of a function that it
+    is the method of or was made from."""
+    fun._takes_types = True
+    return fun
+
+
 def _is_users(fun) -> bool:
     """Whether a callable has code that is not of this package, as wrappers by `grad` have."""
     code = getattr(fun, "__code__", None)

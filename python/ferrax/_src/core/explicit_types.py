@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ferrax import _core
+from ferrax._src.core.global_array import GlobalArray
 from ferrax._src.core.placements import COMMITTED, TYPED, number_of, numbered
 from ferrax._src.core.sharding import NamedSharding, of_type
 
@@ -44,6 +45,8 @@ def laid_out(x: Any, sharding: Any) -> Any:
 
 def typed(x: Any) -> NamedSharding | None:
     """The sharding that is part of a value's type, with an entry for each axis; None for others."""
+    if type(x) is GlobalArray:
+        return _of_struct(x)
     if not isinstance(x, _core.Array):
         return None
     number = _core.place_of(x)

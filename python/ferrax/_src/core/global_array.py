@@ -10,18 +10,21 @@ are jitted functions (`callbacks/global_operators`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
 
+from ferrax._src.base.errors import OverProcesses as OverProcesses
 from ferrax._src.core import placements
 from ferrax._src.core.array import Shard
 from ferrax._src.core.avals import Extents, ShapedArray
 from ferrax._src.core.devices import Device
 from ferrax._src.core.layout import Format, dense
 from ferrax._src.core.parts import joined, parts_of
-from ferrax._src.core.sharding import Sharding
+from ferrax._src.core.sharding import Sharding, SingleDeviceSharding
 from ferrax._src.core.values import Array, ArrayImpl, register_type
 
 
@@ -35,11 +38,25 @@ def holds_whole(sharding: Sharding, shape: Sequence[int]) -> bool:
     return len(held) == len(set(tiles))
 
 
-def of_parts(shape: Sequence[int], sharding: Sharding, parts: dict[Device, Array], dtype: Any = None) -> Any:
-    """The array of this process's parts, each of which is of the sharding's shape. `dtype` is needed without parts."""
+def of_parts(
+    shape: Sequence[int], sharding: Sharding, parts: dict[Device, Array], dtype: Any = None, weak_type: bool = False
+) -> Any:
+    """The array of this process's parts, each of which is of the sharding's shape. `dtype` and `weak_type` are needed
+    without parts, of which else the types are.
+    """
     if holds_whole(sharding, shape):
         return joined(shape, sharding, parts)
-    return GlobalArray(shape, sharding, parts, dtype)
+    weak_type = next((part.weak_type for part in parts.values()), weak_type)
+    return GlobalArray(shape, sharding, parts, dtype, weak_type)
+
+
+def of_copies(shape: Sequence[int], sharding: Sharding, part: Array) -> Any:
+    """The array each of whose parts is this one."""
+    parts = {
+        device: placements.place(placements.alias(part), SingleDeviceSharding(device, memory_kind=sharding.memory_kind))
+        for device in sharding._addressable_device_assignment
+    }
+    return of_parts(shape, sharding, parts, part.dtype, part.weak_type)
 
 
 def spread(array: Any, sharding: Sharding) -> Any:
@@ -50,8 +67,25 @@ def spread(array: Any, sharding: Sharding) -> Any:
     return GlobalArray(array.shape, sharding, dict(parts_of(whole)), array.dtype, array.weak_type)
 
 
-class OverProcesses(RuntimeError):
-    """An array of which this process has some parts was given to what computes with whole arrays."""
+class _StandIns(threading.local):
+    """By the numbers of their objects, the traced values that arrays are in the function that is being traced."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, Any] = {}
+
+
+_stand_ins = _StandIns()
+
+
+@contextmanager
+def standing_for(arrays: Sequence[Any], values: Sequence[Any]) -> Iterator[None]:
+    """A context in which computing with one of these arrays is computing with the value in its place."""
+    before = _stand_ins.known
+    _stand_ins.known = before | {id(array): value for array, value in zip(arrays, values)}
+    try:
+        yield
+    finally:
+        _stand_ins.known = before
 
 
 class GlobalArray(Extents):
@@ -212,12 +246,31 @@ class GlobalArray(Extents):
     def _no_values(self, *_: Any, **__: Any) -> NoReturn:
         raise RuntimeError(self._unknown("take the values of"))
 
-    __array__ = tolist = item = __reduce__ = __reduce_ex__ = __int__ = __float__ = __complex__ = _no_values
-    __index__ = __bool__ = _no_values
+    def _no_number(self) -> NoReturn:
+        if self.ndim:
+            raise TypeError(f"an array of shape {self.shape} is no number: a number of Python is made of one element")
+        self._no_values()
+
+    def __bool__(self) -> NoReturn:
+        if self.size != 1:
+            raise ValueError(
+                f"the truth value of an array of shape {self.shape} is ambiguous: use x.any() or x.all()"
+            )
+        self._no_values()
+
+    __array__ = tolist = item = __reduce__ = __reduce_ex__ = _no_values
+    __int__ = __float__ = __complex__ = __index__ = _no_number
     _value = property(_no_values)
 
-    def __jax_array__(self) -> NoReturn:
-        raise OverProcesses(self._unknown("compute, outside of programs over its mesh, with"))
+    def __jax_array__(self) -> Any:
+        found = _stand_ins.known.get(id(self))
+        if found is None:
+            raise OverProcesses(
+                f"{self._unknown('compute here with')}. A jitted function takes it as an argument, and does not close "
+                "over it",
+                self,
+            )
+        return found
 
     def __dlpack__(self, **_: Any) -> NoReturn:
         raise BufferError(self._unknown("exchange"))

@@ -8,8 +8,9 @@ import numpy as np
 
 from ferrax._core import bind
 from ferrax._src.base import dtypes
-from ferrax._src.core import Array, Tracer, as_array, transfers
+from ferrax._src.core import Array, ShapeDtypeStruct, Tracer, as_array, trace_state_clean, transfers
 from ferrax._src.core.explicit_types import laid_out, retyped, typed
+from ferrax._src.core.global_array import GlobalArray, of_copies
 from ferrax._src.core.placement import device_put
 from ferrax._src.core.placements import placed_like
 from ferrax._src.core.sharding import NamedSharding
@@ -122,6 +123,12 @@ def full_like(
 
 
 def _full_like(x, fill_value, dtype, shape, sharding):
+    if type(x) is GlobalArray:
+        here = sharding is None and (shape is None or tuple(shape) == x.shape) and trace_state_clean()
+        if here:
+            tile = ShapeDtypeStruct(x.sharding.shard_shape(x.shape), x.dtype, weak_type=x.weak_type)
+            return of_copies(x.shape, x.sharding, _full_like(tile, fill_value, dtype, None, None))
+        x = ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type)
     if not (hasattr(x, "shape") and hasattr(x, "dtype")):
         x = _operand(x, "full_like")
     shape = x.shape if shape is None else _canonical_shape(shape)

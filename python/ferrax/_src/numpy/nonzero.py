@@ -15,13 +15,14 @@ import numpy as np
 
 from ferrax._core import Array
 from ferrax._src.base import dtypes
+from ferrax._src.base.errors import ConcretizationTypeError, TracerIntegerConversionError
 from ferrax._src.core import as_array, concrete_or_error, is_concrete
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import elementwise as lax
 from ferrax._src.lax.arguments import canonical_axis
 from ferrax._src.lax.creation import full, iota
 from ferrax._src.lax.gather_scatter import _static_scalar
-from ferrax._src.lax.reduce import cumsum
+from ferrax._src.lax.reduce import cumsum, reduce_sum
 from ferrax._src.lax.shape import _broadcast_to, reshape, stack
 from ferrax._src.lax.slicing import slice_in_dim
 from ferrax._src.numpy.at import IndexUpdateHelper
@@ -62,13 +63,15 @@ def nonzero_for(name: str, a, size, fill_value, arguments: str = "x"):
             "jnp.atleast_1d."
         )
     if size is None:
-        value = concrete_or_error(
-            None,
-            a,
-            needs_size(name, arguments),
-        )
-        dtype = _default_int()
-        return tuple([as_array(index.astype(dtype)) for index in np.nonzero(np.asarray(value))])
+        try:
+            value = concrete_or_error(None, as_array(a), needs_size(name, arguments))
+        except ConcretizationTypeError:
+            size = _known_count(a)
+            if size is None:
+                raise
+        else:
+            dtype = _default_int()
+            return tuple([as_array(index.astype(dtype)) for index in np.nonzero(np.asarray(value))])
     size = operator.index(concrete_or_error(None, size, "size argument of jnp.nonzero"))
     if fill_value is None:
         fill = (0,) * a.ndim
@@ -84,6 +87,14 @@ def nonzero_for(name: str, a, size, fill_value, arguments: str = "x"):
     places, valid = _nonzero_jit(a, size)
     check_array_like("where", *fill)
     return tuple([select_where(valid, place, value) for place, value in zip(places, fill)])
+
+
+def _known_count(a: Array) -> int | None:
+    """How many elements are not zero, where somebody tells: of an array over processes, of which nobody has all."""
+    try:
+        return int(reduce_sum(lax._convert_element_type(a != 0, np.int32), tuple(range(a.ndim))))
+    except (ConcretizationTypeError, TracerIntegerConversionError):
+        return None
 
 
 def _nonzero(a: Array, size: int):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,7 +97,7 @@ def relaid(array: Any, target: Sharding) -> Any:
         if tile not in made:
             made[tile] = array_of(found[tile], array)
         parts[device] = place(alias(made[tile]), SingleDeviceSharding(device, memory_kind=target.memory_kind))
-    return of_parts(shape, target, parts, array.dtype)
+    return of_parts(shape, target, parts, array.dtype, array.weak_type)
 
 
 class _Layout:
@@ -205,6 +205,12 @@ def array_of(value: np.ndarray, like: Any) -> Array:
         return found
 
 
+# Called when processes are joined, by those that let their functions reach arrays over them.
+at_joining: list[Callable[[], None]] = []
+
+
 def install() -> None:
-    """Lets `device_put` reach the devices of other processes, which are joined from now on."""
+    """Lets `device_put`, and what waits for it, reach the devices of other processes, which are joined from now on."""
     placement.over_processes = put_over_processes
+    for ready in at_joining:
+        ready()

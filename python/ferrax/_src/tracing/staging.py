@@ -183,6 +183,7 @@ def struct_of(ty, sharding=None):
     return ShapeDtypeStruct(*ty[:2], sharding=sharding, weak_type=ty[2], manual_axis_type=manual)
 
 
+@api_util.takes_types
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of `fun(*args, **kwargs)`, without computing it.
 
@@ -219,6 +220,7 @@ def make_jaxpr(
     static = api_util.as_tuple_of_ints(static_argnums, "static_argnums")
 
     @api_boundary
+    @api_util.takes_types
     def make_jaxpr_f(*args, **kwargs):
         call, dynamic, held = fun, args, {}
         if static:

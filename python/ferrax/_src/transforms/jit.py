@@ -184,6 +184,7 @@ def _resolved_jit(fun, static, donate, inline, max_traces):
     return jitted
 
 
+@api_util.takes_types
 def _trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
     """Traces for these (possibly abstract) arguments; see `ferrax.stages.Traced`."""
     program, captured, in_tree, out_tree, donated, refs = self._traced(*args, **kwargs)
@@ -199,11 +200,13 @@ def _trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
     return traced
 
 
+@api_util.takes_types
 def _lower(self, *args: Any, **kwargs: Any) -> stages.Lowered:
     """Traces and lowers for these (possibly abstract) arguments; see `ferrax.stages.Lowered`."""
     return _trace(self, *args, **kwargs).lower()
 
 
+@api_util.takes_types
 def _memory_plan(self, *args: Any, **kwargs: Any) -> memory_plan.MemoryPlan:
     """Where each value is for these (possibly abstract) arguments, and what is copied: a `MemoryPlan`.
 
@@ -214,6 +217,7 @@ def _memory_plan(self, *args: Any, **kwargs: Any) -> memory_plan.MemoryPlan:
     return memory_plan.made_of(_lower(self, *args, **kwargs)._program.memory_plan())
 
 
+@api_util.takes_types
 def _eval_shape(self, *args: Any, **kwargs: Any) -> Any:
     """The outputs' shapes and dtypes, without running. The function may return such itself."""
     program, captured, in_tree, out_tree, _, refs = self._traced(*args, **kwargs)

@@ -402,13 +402,20 @@ def run(program: Any, operands: Sequence[Any], captured: int = 0, said: Sequence
     return [x if id(x) in given_to else _core.place_at(x, number, True) for x, number in zip(results, places)]
 
 
+def apart(
+    function: Any, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any], set[Any]]:
+    """The arguments of a jitted function that are traced, by place and by name, and places and names of the others."""
+    (numbers, names), *_ = function._options
+    static = {number % len(args) for number in numbers if -len(args) <= number < len(args)} | (set(names) & set(kwargs))
+    dynamic = tuple(x for number, x in enumerate(args) if number not in static)
+    return dynamic, {name: x for name, x in kwargs.items() if name not in static}, static
+
+
 def call_jitted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a jitted function gives whose program asks."""
     program, captured, _, out_tree, donated, refs = function._traced(*args, **kwargs)
-    (numbers, names), *_ = function._options
-    static = {number % len(args) for number in numbers if -len(args) <= number < len(args)}
-    dynamic = [x for number, x in enumerate(args) if number not in static]
-    leaves = tree_util.tree_leaves((tuple(dynamic), {name: x for name, x in kwargs.items() if name not in names}))
+    leaves = tree_util.tree_leaves(apart(function, args, kwargs)[:2])
     given = ref_args.of_leaves(leaves)
     operands = [core.as_array(x, function._function_name) for x in ref_args.values(leaves, given)]
     held = [] if refs is None else refs.read(given, function._function)

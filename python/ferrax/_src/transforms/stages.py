@@ -11,9 +11,11 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import errors
+from ferrax._src.core.global_array import GlobalArray
 from ferrax._src.core.jaxpr import ClosedJaxpr, jaxprs_in_params
 from ferrax._src.core.layout import Format, dense
 from ferrax._src.core.mesh import Mesh, over_devices_of
+from ferrax._src.core.placement import device_put
 from ferrax._src.core.placements import WHOLE, placed, placement
 from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.state import arguments as ref_args
@@ -70,6 +72,9 @@ class OutInfo:
 
 # `exchanges(program, ins, outs)`: what devices exchange. Set by what knows meshes.
 exchanges: Callable[[Any, list[Any], list[Any]], list[Any]] | None = None
+# `over_processes(program, operands)`: the results of a program of arrays over several processes. Set by what joins
+# them.
+over_processes: Callable[[Any, list[Any]], list[Any] | None] | None = None
 
 
 class _Stage:
@@ -398,6 +403,18 @@ class Compiled(_Stage):
         """The program, as the native core has it."""
         return self._program
 
+    def _over_processes(self, arrays) -> list[Any]:
+        """The results for arrays over several processes, where they were said to be."""
+        if self._refs is not None:
+            raise NotImplementedError(
+                f"{self.fun_name} writes to arrays, which is not supported over several processes: return new values"
+            )
+        assert over_processes is not None
+        results = over_processes(self._program, [*arrays, *self._captured])
+        assert results is not None
+        said = self._shardings[1] if self._shardings else [None] * len(results)
+        return [x if where is None else device_put(x, where) for x, where in zip(results, said)]
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, tree = tree_util.tree_flatten((args, kwargs))
         if tree != self.in_tree:
@@ -415,7 +432,7 @@ class Compiled(_Stage):
                     f"{leaf._type_text()} for argument {index}. Transform or call the function that "
                     "it was lowered from."
                 )
-            array = core.as_array(leaf, self.fun_name)
+            array: Any = leaf if type(leaf) is GlobalArray else core.as_array(leaf, self.fun_name)
             shape, dtype, weak = expected
             scalar = not isinstance(leaf, (core.Array, np.ndarray, np.generic))
             if scalar and shape == () and array.dtype != dtype:
@@ -423,11 +440,13 @@ class Compiled(_Stage):
             if array.shape != shape or array.dtype != dtype:
                 raise TypeError(
                     f"{self.fun_name} was compiled for argument {index} of type "
-                    f"{core.ShapedArray(shape, dtype).str_short(True)}, got {array._type_text()}; "
+                    f"{core.ShapedArray(shape, dtype).str_short(True)}, got {core.typeof(array).str_short(True)}; "
                     "lower and compile it for that, or call the jitted function."
                 )
             arrays.append(array)
         self._check_shardings(leaves)
+        if any(type(x) is GlobalArray for x in arrays):
+            return self.out_tree.unflatten(self._over_processes(arrays))
         held = [] if self._refs is None else self._refs.read(refs, self.fun_name)
         results = self._program.run(arrays + self._captured + held)
         if self._refs is not None:
