@@ -581,6 +581,21 @@ def test_unusable_donation_keeps(S):
     return x.is_deleted()
 
 
+def test_donated_buffers_go_to_results_of_as_many_bytes():
+    """Those of its shape and dtype first."""
+    x, y, z = jnp.arange(16), jnp.arange(16.0).reshape(16, 1), jnp.ones((2, 4, 4))
+
+    @ferrax.jit(donate_argnums=(0, 1, 2))
+    def f(x, y, z):
+        return y.reshape(16) * 2, x.reshape(4, 4) + 1, z.sum(0)
+
+    with pytest.warns(UserWarning, match="not usable: f32\\[2,4,4\\]. Donation pays where an output has as many bytes"):
+        found = f(x, y, z)
+    assert (x.is_deleted(), y.is_deleted(), z.is_deleted()) == (True, True, False)
+    np.testing.assert_array_equal(found[0], np.arange(16.0) * 2)
+    np.testing.assert_array_equal(found[1], np.arange(16).reshape(4, 4) + 1)
+
+
 def test_unusable_donation_warns():
     with pytest.warns(UserWarning, match="donated"):
         ferrax.jit(lambda x: x.sum(), donate_argnums=0)(jnp.ones(4))

@@ -114,7 +114,7 @@ def test_shardings_over_manual_axes_change_nothing(S):
         mask = S.jax.random.bernoulli(key.reshape(()), shape=x.shape, out_sharding=own)
         return S.jnp.where(mask, S.jax.reshard(x, own), S.jax.reshard(2 * x, P(None, None)))
 
-    cut = dict(mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    cut = {"mesh": mesh, "in_specs": P("x"), "out_specs": P("x")}
     functions = [S.jax.shard_map(kept, **cut), S.jax.shard_map(kept, check_vma=False, **cut)]
     made = [np.asarray(f(X, keys)) for g in functions for f in (g, S.jax.jit(g))]
     return made, np.asarray(S.jax.pmap(kept)(X.reshape(4, 2, 4), keys))

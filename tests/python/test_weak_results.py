@@ -3,6 +3,8 @@
 import pytest
 from oracle import same
 
+import ferrax
+
 
 def numbers(s):
     """A weakly typed array."""
@@ -45,3 +47,11 @@ def test_reductions(s, name):
         s.lax.reduce((weak, strong), (0.0, 0.0), lambda a, b: (a[0] + b[0], a[1] * b[1]), (0,)),
         s.lax.reduce(s.jnp.broadcast_to(2, (3,)), -1, s.lax.bitwise_and, (0,)),
     ]
+
+
+def test_what_operations_are_made_of_is_as_weak_as_they_are():
+    """The orthogonal factor of a weakly typed matrix, which passes check."""
+    weak = ferrax.lax.broadcast(1.0, (3, 4))
+    with ferrax.enable_checks(True):
+        found = ferrax.jit(lambda x: ferrax.lax.linalg.qr(x, full_matrices=False)[0].T)(weak)
+    assert found.shape == (3, 3)

@@ -155,7 +155,8 @@ _FLAGS = (
      "first is the default one. None or empty: all, and the CPU by default."),
     ("jax_platform_name", parse_string, "", "The older form of jax_platforms."),
     ("jax_gpu", parse_string, "", "Which GPUs `devices('gpu')` are: parts of their names or of their drivers', in any "
-     "case of letters, or their numbers, separated by commas; one that is named twice is two devices. Empty: all that are not software."),
+     "case of letters, or their numbers, separated by commas; one that is named twice is two devices. Empty: all "
+     "that are not software."),
     ("jax_num_cpu_devices", parse_cpu_count, -1, "How many devices the CPU plays, until one is first "
      "looked at; -1: as XLA_FLAGS says (--xla_force_host_platform_device_count), or one."),
     ("jax_num_threads", parse_threads, THREADS_AT_START, "How many threads work on a program: no result "

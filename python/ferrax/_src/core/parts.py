@@ -48,8 +48,8 @@ def parts_of(array: Array) -> list[tuple[Device, Array]]:
 
 
 def joined(shape: Sequence[int], sharding: Sharding, parts: dict[Device, Array]) -> Array:
-    """The array of this shape that parts of equal types make. Of several that hold a tile, the first one's is taken: of an
-    array that is one tile it is the array, and nothing is copied."""
+    """The array of this shape that parts of equal types make. Of several that hold a tile, the first one's is taken:
+    of an array that is one tile it is the array, and nothing is copied."""
     with ensure_compile_time_eval():
         if sharding.shard_shape(tuple(shape)) == tuple(shape):
             return place(alias(parts[sharding._addressable_device_assignment[0]]), sharding)

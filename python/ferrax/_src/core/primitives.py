@@ -243,7 +243,8 @@ def apply_program(program: Any, values: Any) -> Any:
     return by_places(program, values)
 
 
-# What runs programs that put values on devices, and returns None for others; None while nothing traced was put anywhere.
+# What runs programs that put values on devices, and returns None for others; None while nothing traced was put
+# anywhere.
 by_moves: Callable[[Any, Any], Any] | None = None
 # What runs programs that ask where their values are (`placed_programs`), whose compilation raises such an error; and
 # operations over such programs.
@@ -347,8 +348,8 @@ primitive_batchers = Rules("batching rule")
 axis_primitive_batchers = Rules("batching rule")
 fancy_primitive_batchers = Rules("batching rule")
 lowerings = Rules("lowering")
-# Of primitives whose operands and results have the same axes: functions from parameters to the axes along which elements
-# depend on others. Parts along all other axes are made of parts alike.
+# Of primitives whose operands and results have the same axes: functions from parameters to the axes along which
+# elements depend on others. Parts along all other axes are made of parts alike.
 coupled_axes: dict[Any, Callable[..., Any]] = {}
 # Ops that only files hold.
 IN_FILES = frozenset({"linear_call", "custom_linear_solve", "custom_vmap_call"})

@@ -25,8 +25,8 @@ def _array(x):
 
 
 class _Handlers:
-    """By class, the function from its values to arrays. Errors: KeyError for classes that are none, and TypeError for those
-    that take no methods, where one is set.
+    """By class, the function from its values to arrays. Errors: KeyError for classes that are none, and TypeError for
+    those that take no methods, where one is set.
 
     >>> handlers = ferrax.interpreters.xla.canonicalize_dtype_handlers
     >>> handlers[np.ndarray](np.arange(2.0))
@@ -48,7 +48,8 @@ class _Handlers:
             cls.__jax_array__ = lambda value: core.as_array(handler(value))  # type: ignore[attr-defined]
         except TypeError as error:
             raise TypeError(
-                f"canonicalize_dtype_handlers: {cls} takes no method __jax_array__, by which its values would be arrays: "
+                f"canonicalize_dtype_handlers: {cls} takes no method __jax_array__, by which its values would be "
+                "arrays: "
                 "register a subclass of it"
             ) from error
         self._own[cls] = handler

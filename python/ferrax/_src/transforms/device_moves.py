@@ -21,7 +21,11 @@ from ferrax._src import core
 from ferrax._src.core import placement, primitives
 from ferrax._src.core.jaxpr import Jaxpr, bind_equation, interpret
 from ferrax._src.core.placements import place, placed, placement as placement_of
-from ferrax._src.core.primitives import axis_primitive_batchers, primitive_jvps, primitive_transposes
+from ferrax._src.core.primitives import (
+    axis_primitive_batchers,
+    primitive_jvps,
+    primitive_transposes,
+)
 from ferrax._src.core.sharding import NamedSharding, Sharding
 from ferrax._src.lax.creation import full
 from ferrax._src.transforms.ad import Zero

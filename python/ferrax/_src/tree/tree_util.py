@@ -586,8 +586,8 @@ def broadcast_prefix(
 
 
 def with_placeholders(treedef: PyTreeDef) -> Any:
-    """A tree of this structure to be looked at. Its leaves are plain objects, as in JAX: classes that tell arrays from other
-    data when they are flattened take these for arrays."""
+    """A tree of this structure to be looked at. Its leaves are plain objects, as in JAX: classes that tell arrays from
+    other data when they are flattened take these for arrays."""
     return treedef.unflatten([object() for _ in range(treedef.num_leaves)])
 
 

@@ -54,7 +54,9 @@ impl JitFunction {
             *open.entry(output).or_default() += 1;
         }
         let mut others = Vec::new();
-        for (place, ty) in program.input_types().enumerate().filter(|(place, _)| flags[*place]) {
+        for (place, ty) in
+            program.input_types().take(flags.len()).enumerate().filter(|(place, _)| flags[*place])
+        {
             match kind(ty).and_then(|kind| open.get_mut(&kind)).filter(|left| **left > 0) {
                 Some(left) => *left -= 1,
                 None => others.push((place, ty)),
