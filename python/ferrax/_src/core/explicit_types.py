@@ -46,6 +46,8 @@ def typed(x: Any) -> NamedSharding | None:
     """The sharding that is part of a value's type, with an entry for each axis; None for others."""
     if not isinstance(x, _core.Array):
         return None
+    if not issubclass(type(x), _core.Array):
+        return _of_struct(x)
     number = _core.place_of(x)
     if not number & TYPED or not number & COMMITTED:
         return None

@@ -23,7 +23,7 @@ from ferrax._src.core.devices import Device, local_devices
 from ferrax._src.core.explicit_types import all_typed
 from ferrax._src.tracing import known
 from ferrax._src.tracing.staging import output_types
-from ferrax._src.transforms import memory_plan, placed_jit, stages, stats
+from ferrax._src.transforms import layouts, memory_plan, placed_jit, stages, stats
 from ferrax._src.tree import tree_util
 
 _P = ParamSpec("_P")
@@ -130,7 +130,7 @@ def jit(
 
     def made(fun):
         jitted = _make_jit(fun, **options)
-        return placed_jit.with_places(jitted, in_shardings, out_shardings, where)
+        return layouts.with_places(jitted, in_shardings, out_shardings, where)
 
     return made if fun is None else made(fun)
 
@@ -192,6 +192,9 @@ def _trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
     if len(leaves) == in_tree.num_leaves and refs is None:
         traced._shardings = placed_jit.shardings_of(program, leaves, captured)
         traced._found = True
+        orders = [layouts.stated_order(x) for x in leaves]
+        if any(orders):
+            traced._orders = orders, [None] * out_tree.num_leaves
     return traced
 
 

@@ -12,7 +12,8 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import errors
 from ferrax._src.core.jaxpr import ClosedJaxpr, jaxprs_in_params
-from ferrax._src.core.layout import Format, dense
+from ferrax._src.core.layout import Format, Order, dense, ordered
+from ferrax._src.core.permuted_array import PermutedArray, data_of, laid_out_as, order_in_memory, permuted
 from ferrax._src.core.placements import WHOLE, placed, placement
 from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.state import arguments as ref_args
@@ -67,6 +68,9 @@ class OutInfo:
         return f"OutInfo({np.dtype(self.dtype).name}{list(self.shape)})"
 
 
+# `permuted_program(program, in_orders, out_orders)`. Set by what knows layouts.
+permuted_program: Callable[..., Any] | None = None
+
 # `exchanges(program, ins, outs)`: what devices exchange. Set by what knows meshes.
 exchanges: Callable[[Any, list[Any], list[Any]], list[Any]] | None = None
 
@@ -78,6 +82,8 @@ class _Stage:
     # last inputs and outputs. `_shardings` is None, or those of arguments and of results.
 
     _shardings: tuple[list, list] | None = None
+    # The orders of the axes of arguments and results in memory; None where all lie row by row.
+    _orders: tuple[list[Order | None], list[Order | None]] | None = None
     # By JAX's name for it: whether calls with keywords are refused.
     _no_kwargs = False
     # Whether those of results were found, not said: compiled programs tell them.
@@ -101,9 +107,15 @@ class _Stage:
     def _with_shardings(self, later):
         """The later stage, with the shardings of this one."""
         later._shardings = self._shardings
+        later._orders = self._orders
         later._without_devices = self._without_devices
         later._found = self._found and not isinstance(later, Compiled)
         return later
+
+    @property
+    def _types(self):
+        """The program whose types are those of arguments and results."""
+        return self._program
 
     @property
     def args_info(self):
@@ -112,7 +124,7 @@ class _Stage:
         donated = self._donated or [False] * count
         infos = [
             ArgInfo(shape, dtype, flag)
-            for (shape, dtype, *_), flag in zip(self._program.in_types[:count], donated)
+            for (shape, dtype, *_), flag in zip(self._types.in_types[:count], donated)
         ]
         return self.in_tree.unflatten(infos)
 
@@ -123,7 +135,7 @@ class _Stage:
             [
                 OutInfo(shape, dtype, sharding)
                 for (shape, dtype, *_), sharding in zip(
-                    self._program.out_types[: self.out_tree.num_leaves],
+                    self._types.out_types[: self.out_tree.num_leaves],
                     self._shardings[1] if self._shardings and not self._found else [None] * self.out_tree.num_leaves,
                 )
             ]
@@ -132,7 +144,7 @@ class _Stage:
     @property
     def in_avals(self):
         count = self.in_tree.num_leaves
-        avals = [core.ShapedArray(*ty) for ty in self._program.in_types[:count]]
+        avals = [core.ShapedArray(*ty) for ty in self._types.in_types[:count]]
         if self._shardings and len(self._shardings[0]) == count:
             named = [where if isinstance(where, NamedSharding) else None for where in self._shardings[0]]
             avals = [x if where is None else x.update(sharding=where) for x, where in zip(avals, named)]
@@ -211,10 +223,15 @@ class Lowered(_Stage):
                 "set a mesh with ferrax.set_mesh"
             )
         program, shardings = placed_programs.staged(self._program, self._captured, self._shardings, self._found)
+        typed = program
+        if self._orders:
+            assert permuted_program is not None
+            program = permuted_program(program, *self._orders)
         with placed_programs.whole():
             program.compile()
         compiled = self._with_shardings(Compiled(program, *self._args()[1:]))
         compiled._shardings = shardings
+        compiled._typed = typed
         return compiled
 
     def as_text(self, dialect: Any = None, *, debug_info: Any = False) -> str:
@@ -272,6 +289,13 @@ class Compiled(_Stage):
     Array(3., dtype=float32, weak_type=True)
     """
 
+    # The program for arrays that lie row by row, of which that which runs is made.
+    _typed: Any
+
+    @property
+    def _types(self):
+        return self._typed
+
     def as_text(self) -> str:
         """The optimised program as text, and its plan: kernels and calls in order, with their memory."""
         return f"{self._program.optimise().text(0)}\n\n{self._program.plan()[0]}"
@@ -304,7 +328,7 @@ class Compiled(_Stage):
         """
         assert exchanges is not None
         ins, outs = self._shardings or ([], [])
-        return exchanges(self._program, ins, outs)
+        return exchanges(self._typed, ins, outs)
 
     def _check_shardings(self, arrays):
         """Errors: ValueError for arrays that were divided by request otherwise than those compiled for."""
@@ -331,27 +355,23 @@ class Compiled(_Stage):
         """The shardings of the outputs, in their tree."""
         return self.out_tree.unflatten(self._places(1, self.out_tree.num_leaves))
 
+    def _formats(self, side, types) -> list[Format]:
+        places = self._places(side, len(types))
+        orders = self._orders[side] if self._orders else [None] * len(types)
+        return [
+            Format(dense(len(shape)) if order is None else ordered(order), where)
+            for (shape, *_), order, where in zip(types, orders, places)
+        ]
+
     @property
     def input_formats(self) -> Any:
         """The formats of the arguments, in their tree."""
-        count = self.in_tree.num_leaves
-        return self.in_tree.unflatten(
-            [
-                Format(dense(len(shape)), where)
-                for (shape, _, _), where in zip(self._program.in_types, self._places(0, count))
-            ]
-        )
+        return self.in_tree.unflatten(self._formats(0, self._types.in_types[: self.in_tree.num_leaves]))
 
     @property
     def output_formats(self) -> Any:
         """The formats of the outputs, in their tree."""
-        count = self.out_tree.num_leaves
-        return self.out_tree.unflatten(
-            [
-                Format(dense(len(shape)), where)
-                for (shape, _, _), where in zip(self._program.out_types, self._places(1, count))
-            ]
-        )
+        return self.out_tree.unflatten(self._formats(1, self._types.out_types[: self.out_tree.num_leaves]))
 
     def memory_analysis(self) -> CompiledMemoryStats:
         """The bytes that a run takes, but for what loops and library calls take while they run.
@@ -387,14 +407,14 @@ class Compiled(_Stage):
         refs = ref_args.of_leaves(leaves)
         leaves = ref_args.values(leaves, refs)
         arrays = []
-        for index, (leaf, expected) in enumerate(zip(leaves, self._program.in_types)):
+        for index, (leaf, expected) in enumerate(zip(leaves, self._types.in_types)):
             if isinstance(leaf, core.Tracer):
                 raise TypeError(
                     f"{self.fun_name} is compiled and runs on concrete arrays; got a tracer of type "
                     f"{leaf._type_text()} for argument {index}. Transform or call the function that "
                     "it was lowered from."
                 )
-            array = core.as_array(leaf, self.fun_name)
+            array = leaf if type(leaf) is PermutedArray else core.as_array(leaf, self.fun_name)
             shape, dtype, weak = expected
             scalar = not isinstance(leaf, (core.Array, np.ndarray, np.generic))
             if scalar and shape == () and array.dtype != dtype:
@@ -407,15 +427,35 @@ class Compiled(_Stage):
                 )
             arrays.append(array)
         self._check_shardings(arrays)
+        orders = self._orders or ([None] * len(arrays), [None] * self.out_tree.num_leaves)
+        arrays = [self._data(number, x, order, x is leaf) for number, (x, leaf, order) in enumerate(zip(arrays, leaves, orders[0]))]
         held = [] if self._refs is None else self._refs.read(refs, self.fun_name)
         results = self._program.run(arrays + self._captured + held)
         if self._refs is not None:
             count = self.out_tree.num_leaves
             self._refs.write(results[count:], refs)
             results = results[:count]
-        if self._shardings:
-            results = [
-                x if where is None else placed(x, where)
-                for x, where in zip(results, self._shardings[1])
-            ]
+        places = self._shardings[1] if self._shardings else [None] * len(results)
+        results = [
+            laid_out_as(x if where is None else placed(x, _permuted(where, order)), order, where)
+            for x, order, where in zip(results, orders[1], places)
+        ]
         return self.out_tree.unflatten(results)
+
+    def _data(self, number: int, x: Any, order: Order | None, given: bool) -> Any:
+        """The data of an argument in this order, of which it is a copy if nobody put the argument where it is.
+
+        Errors: ValueError for an array that lies otherwise by request.
+        """
+        own = order_in_memory(x)
+        if own != order and given and placement(x).committed:
+            lies, wanted = (dense(x.ndim) if some is None else ordered(some) for some in (own, order))
+            raise ValueError(
+                f"{self.fun_name} was compiled for argument {number} lying in memory as {wanted}, and got an array that "
+                f"lies as {lies}: use ferrax.device_put with its input_formats, or call the jitted function"
+            )
+        return data_of(x, order, self.fun_name)
+
+
+def _permuted(sharding: Any, order: Order | None) -> Any:
+    return sharding if order is None else permuted(sharding, order)
