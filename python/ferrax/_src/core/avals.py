@@ -427,11 +427,11 @@ class ShapeDtypeStruct:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        sharding = f", sharding={self.sharding}" if self.sharding is not None else ""
-        layout = f", format={self._layout}" if self._layout is not None else ""
-        weak = ", weak_type=True" if self.weak_type else ""
-        name = _dtype_name(self.dtype)
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={name}{sharding}{layout}{weak})"
+        fields = [f"shape={self.shape}", f"dtype={_dtype_name(self.dtype)}"]
+        for name, value in (("sharding", self.sharding), ("format", self._layout), ("weak_type", self.weak_type or None)):
+            if value is not None:
+                fields.append(f"{name}={value}")
+        return f"ShapeDtypeStruct({', '.join(fields)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _make_struct, self._key()

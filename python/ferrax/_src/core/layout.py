@@ -1,7 +1,7 @@
 """How elements lie in memory: `Layout`, and `Format`, a layout with a sharding.
 
-Most arrays lie row by row (`dense`). What a layout asks for is the order of the axes (`order_of`); an array with another
-one is a `PermutedArray`. Memory has no tiles, and no element has less than its dtype's bytes.
+Most arrays lie row by row (`dense`). What a layout asks for is the order of the axes (`order_of`); an array with
+another one is a `PermutedArray`. Memory has no tiles, and no element has less than its dtype's bytes.
 """
 
 from __future__ import annotations
@@ -173,8 +173,8 @@ def order_of(layout: Any, shape: Sequence[int], function: str) -> Order | None:
         )
     if layout.tiling or layout.sub_byte_element_size_in_bits:
         raise NotImplementedError(
-            f"{function}: a layout here is an order of axes, and elements have their dtype's bytes; got {layout}. Leave "
-            "out tiling and sub_byte_element_size_in_bits"
+            f"{function}: a layout here is an order of axes, and elements have their dtype's bytes; got {layout}. "
+            "Leave out tiling and sub_byte_element_size_in_bits"
         )
     return None if layout.major_to_minor == rows else layout.major_to_minor
 
@@ -183,6 +183,6 @@ def refuse_order(layout: Any, shape: Sequence[int], function: str) -> None:
     """Errors: those of `order_of`; NotImplementedError for layouts that are not row by row: of values in a program."""
     if order_of(layout, shape, function) is not None:
         raise NotImplementedError(
-            f"{function}: the layout of a value within a traced function is the compiler's; got {layout}. Ask for those "
-            "of arguments and results: jit(f, in_shardings=Format(layout, sharding), out_shardings=...)"
+            f"{function}: the layout of a value within a traced function is the compiler's; got {layout}. Ask for "
+            "those of arguments and results: jit(f, in_shardings=Format(layout, sharding), out_shardings=...)"
         )

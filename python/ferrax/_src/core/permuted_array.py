@@ -1,11 +1,11 @@
 """Arrays whose axes lie in memory in another order than row by row (`experimental.layout`).
 
-A `PermutedArray` holds an array of the permuted shape, `data`, whose rows are one after the other: axis `k` of the data is
-axis `order[k]` of the array. So everything that knows memory (the native core, plans, devices) knows rows alone, and the
-elements lie as the layout says; over several devices, the parts of the data are the parts of the array. It is an `Array` to
-`isinstance`. What computes asks for it row by row, with `__jax_array__`, and operators and methods are those of that
-array: a copy of the elements for each, which within traced functions is an equation and falls into those that read it.
-Jitted functions with layouts (`transforms/layouts.py`) take and give the data itself.
+A `PermutedArray` holds an array of the permuted shape, `data`, whose rows are one after the other: axis `k` of the data
+is axis `order[k]` of the array. So everything that knows memory (the native core, plans, devices) knows rows alone, and
+the elements lie as the layout says; over several devices, the parts of the data are the parts of the array. It is an
+`Array` to `isinstance`. What computes asks for it row by row, with `__jax_array__`, and operators and methods are those
+of that array: a copy of the elements for each, which within traced functions is an equation and falls into those that
+read it. Jitted functions with layouts (`transforms/layouts.py`) take and give the data itself.
 
 Invariant: `order` is no identity: what lies row by row is an `Array` as any other.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,11 +22,18 @@ from ferrax import _core
 from ferrax._src.core import array as array_methods, placements
 from ferrax._src.core.array import Shard
 from ferrax._src.core.avals import Extents, ShapedArray
-from ferrax._src.core.layout import Format, Order, dense, ordered
+from ferrax._src.core.layout import Format, Order, ordered
 from ferrax._src.core.partition import filled
 from ferrax._src.core.parts import parts_of
 from ferrax._src.core.sharding import NamedSharding, Sharding
-from ferrax._src.core.values import Array, ArrayImpl, Tracer, as_array, ensure_compile_time_eval, register_type
+from ferrax._src.core.values import (
+    Array,
+    ArrayImpl,
+    Tracer,
+    as_array,
+    ensure_compile_time_eval,
+    register_type,
+)
 
 
 def inverse(order: Order) -> Order:
@@ -57,8 +64,7 @@ def permuted(sharding: Sharding, order: Order) -> Sharding:
 class PermutedArray(Extents):
     """An array whose axes lie in memory in another order than row by row.
 
-    Args: data: an array that nobody else has, of the permuted shape; order: the axes, that with the largest steps first;
-    sharding: of the array, where the data is so divided, else None.
+    Args: data: an array of the permuted shape; order: the axes, that with the largest steps first; sharding: of the array, where the data is so divided, else None.
     """
 
     __slots__ = ("_data", "_order", "_own_sharding", "shape", "__weakref__")
@@ -124,8 +130,8 @@ class PermutedArray(Extents):
             return view.copy(order="K") if copy else view
         if copy is False:
             raise ValueError(
-                f"Unable to avoid copy while creating an array as requested: the array is of {view.dtype}, got "
-                f"dtype={np.dtype(dtype)}"
+                f"__array__: copy=False, and an array of {view.dtype} has no elements of dtype={np.dtype(dtype)} to "
+                "show without one; use copy=None"
             )
         return view.astype(dtype)
 
@@ -134,8 +140,8 @@ class PermutedArray(Extents):
         return np.asarray(self)
 
     def __buffer__(self, flags: int) -> memoryview:
-        memoryview(self._data)  # refuses dtypes without a format
-        return memoryview(np.asarray(self))
+        memoryview(cast(Any, self._data))  # refuses dtypes without a format
+        return memoryview(cast(Any, np.asarray(self)))
 
     def __dlpack__(self, **options: Any) -> Any:
         capsule = self._data.__dlpack__(**options)
@@ -164,7 +170,7 @@ class PermutedArray(Extents):
     def addressable_shards(self) -> list[Shard]:
         """The parts of this process's devices, in the sharding's order."""
         parts = parts_of(self._data)
-        return [Shard(device, self._own_sharding, self.shape, self._part(part)) for device, part in parts]
+        return [Shard(device, self._own_sharding, self.shape, cast(Any, self._part(part))) for device, part in parts]
 
     global_shards = addressable_shards
 
@@ -183,8 +189,8 @@ class PermutedArray(Extents):
     def _check_if_deleted(self) -> None:
         if self.is_deleted():
             raise RuntimeError(
-                f"an array of type {self.aval} has been deleted: it was deleted or donated to a jitted function; keep a "
-                "copy (x.copy()) if it is needed afterwards"
+                f"an array of type {self.aval} has been deleted: it was deleted or donated to a jitted function; keep "
+                "a copy (x.copy()) if it is needed afterwards"
             )
 
     def block_until_ready(self) -> PermutedArray:
@@ -202,10 +208,9 @@ class PermutedArray(Extents):
     def __copy__(self) -> PermutedArray:
         return self
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return self._values().__reduce_ex__(protocol)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._values().__reduce__()
 
-    __reduce__ = lambda self: self._values().__reduce__()  # noqa: E731
     __repr__ = array_methods._repr
     __str__ = array_methods._str
     __format__ = array_methods._formatted
@@ -214,10 +219,8 @@ class PermutedArray(Extents):
 register_type(PermutedArray, lambda array: array.aval)
 
 # Of these, `object` has its own, or NumPy and pickle ask for memory by them.
-_LEFT = {
-    *dir(object), "__array_module__", "__array_interface__", "__array_struct__", "__array_ufunc__", "__numpy_dtype__",
-    "__setitem__",
-} - {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"}  # fmt: skip
+_COMPARED = {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"}
+_LEFT = {*dir(object), "__array_module__", "__numpy_dtype__"} - _COMPARED
 # What has an answer only where values are known.
 _KNOWN = {"__bool__", "__int__", "__float__", "__complex__", "__index__", "__hex__", "__oct__"}
 

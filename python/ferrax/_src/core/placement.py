@@ -24,7 +24,13 @@ from ferrax._src.core.mesh import (
     mesh_of_specs,
 )
 from ferrax._src.core.partition import PartitionSpec, filled, names_of
-from ferrax._src.core.permuted_array import PermutedArray, data_of, laid_out_as, order_in_memory, permuted
+from ferrax._src.core.permuted_array import (
+    PermutedArray,
+    data_of,
+    laid_out_as,
+    order_in_memory,
+    permuted,
+)
 from ferrax._src.core.placements import placed, placement
 from ferrax._src.core.sharding import (
     IndivisibleError,
@@ -141,7 +147,10 @@ def device_put(
         _check_here(where, array, order)
         data = data_of(array, order, "device_put")
         inner = where if where is None or order is None else permuted(where, order)
-        found = laid_out_as(put(data, inner, False), order, where)
+        moved = put(data, inner, False)
+        if order is not None and moved is getattr(array, "_data", None):
+            return array
+        found = laid_out_as(moved, order, where)
         if donated and array is leaf and order_in_memory(leaf) != order:
             leaf.delete()
         return found

@@ -248,8 +248,8 @@ def make_array_from_single_device_arrays(
 
 
 def _joined(shape, sharding, parts, dtype=None, order=None) -> Array:
-    """The array that this process's parts make, by device, in this order of axes; the part itself where there is but one
-    of all."""
+    """The array that this process's parts make, by device, in this order of axes; the part itself where there is but
+    one of all."""
     data = {device: data_of(part, order, "make_array") for device, part in parts.items()}
     if order is not None:
         if not sharding.is_fully_addressable:

@@ -1,8 +1,8 @@
 """Layouts of the arguments and results of jitted functions (`jit(f, in_shardings=Format(…))`).
 
-Such a function runs as another jitted function, of the data that `PermutedArray`s hold: it begins with transposes to the
-shapes that the user's function takes and ends with those to the order that results have in memory. Fusion makes of these
-other steps through memory, so that they cost no copy. Nothing else of the compiler knows of layouts.
+Such a function runs as another jitted function, of the data that `PermutedArray`s hold: it begins with transposes to
+the shapes that the user's function takes and ends with those to the order that results have in memory. Fusion makes of
+these other steps through memory, so that they cost no copy. Nothing else of the compiler knows of layouts.
 
 Invariant: values in traced functions have no layout. So called with tracers, a function is what it is without layouts.
 """
@@ -20,7 +20,14 @@ from ferrax._src.core.avals import ShapeDtypeStruct
 from ferrax._src.core.devices import Device
 from ferrax._src.core.jaxpr import ClosedJaxpr, Literal
 from ferrax._src.core.layout import AutoLayout, Format, Order, dense, order_of, ordered
-from ferrax._src.core.permuted_array import data_of, inverse, laid_out_as, order_in_memory, permuted, transposed
+from ferrax._src.core.permuted_array import (
+    data_of,
+    inverse,
+    laid_out_as,
+    order_in_memory,
+    permuted,
+    transposed,
+)
 from ferrax._src.core.placements import placement
 from ferrax._src.core.primitives import apply_program
 from ferrax._src.tracing import staging
@@ -133,6 +140,7 @@ def permuted_program(program: Any, in_orders: Orders, out_orders: Orders) -> Any
         results = apply_program(program, [*given, *rest])
         return [*map(_done, results, out_orders), *results[len(out_orders) :]]
 
+    run.__name__ = program.name
     types = [
         ShapeDtypeStruct(shape if order is None else [shape[axis] for axis in order], dtype, weak_type=weak)
         for (shape, dtype, weak), order in zip(

@@ -13,7 +13,13 @@ from ferrax._src import core
 from ferrax._src.base import errors
 from ferrax._src.core.jaxpr import ClosedJaxpr, jaxprs_in_params
 from ferrax._src.core.layout import Format, Order, dense, ordered
-from ferrax._src.core.permuted_array import PermutedArray, data_of, laid_out_as, order_in_memory, permuted
+from ferrax._src.core.permuted_array import (
+    PermutedArray,
+    data_of,
+    laid_out_as,
+    order_in_memory,
+    permuted,
+)
 from ferrax._src.core.placements import WHOLE, placed, placement
 from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.state import arguments as ref_args
@@ -428,7 +434,8 @@ class Compiled(_Stage):
             arrays.append(array)
         self._check_shardings(arrays)
         orders = self._orders or ([None] * len(arrays), [None] * self.out_tree.num_leaves)
-        arrays = [self._data(number, x, order, x is leaf) for number, (x, leaf, order) in enumerate(zip(arrays, leaves, orders[0]))]
+        given = [x is leaf for x, leaf in zip(arrays, leaves)]
+        arrays = list(map(self._data, range(len(arrays)), arrays, orders[0], given))
         held = [] if self._refs is None else self._refs.read(refs, self.fun_name)
         results = self._program.run(arrays + self._captured + held)
         if self._refs is not None:
@@ -451,8 +458,8 @@ class Compiled(_Stage):
         if own != order and given and placement(x).committed:
             lies, wanted = (dense(x.ndim) if some is None else ordered(some) for some in (own, order))
             raise ValueError(
-                f"{self.fun_name} was compiled for argument {number} lying in memory as {wanted}, and got an array that "
-                f"lies as {lies}: use ferrax.device_put with its input_formats, or call the jitted function"
+                f"{self.fun_name} was compiled for argument {number} lying in memory as {wanted}, and got an array "
+                f"that lies as {lies}: use ferrax.device_put with its input_formats, or call the jitted function"
             )
         return data_of(x, order, self.fun_name)
 
