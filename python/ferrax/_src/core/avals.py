@@ -428,7 +428,8 @@ class ShapeDtypeStruct:
 
     def __repr__(self) -> str:
         fields = [f"shape={self.shape}", f"dtype={_dtype_name(self.dtype)}"]
-        for name, value in (("sharding", self.sharding), ("format", self._layout), ("weak_type", self.weak_type or None)):
+        weak = self.weak_type or None
+        for name, value in (("sharding", self.sharding), ("format", self._layout), ("weak_type", weak)):
             if value is not None:
                 fields.append(f"{name}={value}")
         return f"ShapeDtypeStruct({', '.join(fields)})"

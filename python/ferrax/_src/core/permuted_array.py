@@ -64,7 +64,8 @@ def permuted(sharding: Sharding, order: Order) -> Sharding:
 class PermutedArray(Extents):
     """An array whose axes lie in memory in another order than row by row.
 
-    Args: data: an array of the permuted shape; order: the axes, that with the largest steps first; sharding: of the array, where the data is so divided, else None.
+    Args: data: an array of the permuted shape; order: the axes, that with the largest steps first; sharding: of the
+    array, which says how the data is divided, or None.
     """
 
     __slots__ = ("_data", "_order", "_own_sharding", "shape", "__weakref__")
