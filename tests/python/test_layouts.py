@@ -193,7 +193,7 @@ def test_open_layouts_of_three_axes(S):
 
 def test_transposes_of_layouts_cost_no_copy():
     doubled = ferrax.jit(lambda a: a * 2, in_shardings=COLUMNS, out_shardings=COLUMNS).lower(X).compile()
-    assert "transpose" not in doubled.as_text() and doubled.memory_analysis().temp_size_in_bytes == 0
+    assert doubled.as_text().count("run on") == 1 and doubled.memory_analysis().temp_size_in_bytes == 0
     turned = ferrax.jit(lambda a: a.T, out_shardings=Format(Layout.AUTO)).lower(X).compile()
     assert "run on" not in turned.as_text()  # the result is the argument's memory
 
@@ -221,7 +221,7 @@ def test_donation_and_deletion(S):
     moved = jax.device_put(y, of(0, 1), donate=True)
     z.delete()
     return result, moved, order(result), order(moved), [a.is_deleted() for a in (x, y, z, result)], outcomes(
-        S, lambda: x + 1, lambda: np.asarray(y), lambda: z.sum(), lambda: jax.device_put(z)
+        S, lambda: np.asarray(y), lambda: z.sum(), lambda: jax.device_put(z)
     )
 
 
