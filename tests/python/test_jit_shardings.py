@@ -4,7 +4,6 @@ layouts, explicit axes."""
 import pickle
 
 import numpy as np
-import pytest
 from oracle import compiled, module, same
 from test_mesh import named, outcomes
 

@@ -149,6 +149,7 @@ def test_compiled_functions_tell_and_check_formats(S):
         told(jax.jit(lambda a: a.T, in_shardings=of(1, 0)).lower(X)),
         (struct.shape, struct.sharding == x.sharding, struct.format.layout.major_to_minor),
         struct == jax.ShapeDtypeStruct(X.shape, X.dtype, sharding=x.sharding),
+        jax.jit(lambda a: a, out_shardings=of(1, 0)).eval_shape(x).format == of(1, 0),
     ], outcomes(
         S,
         lambda: columns(rows),
@@ -274,6 +275,13 @@ def test_values_within_traced_functions_have_no_layout():
         outside = within(jnp.asarray(X))
         assert outside.format.layout.major_to_minor == (1, 0)
         np.testing.assert_array_equal(outside, X)
+
+
+def test_structs_keep_formats():
+    struct = ferrax.ShapeDtypeStruct(X.shape, X.dtype, sharding=COLUMNS)
+    for other in (pickle.loads(pickle.dumps(struct)), struct.update(shape=(2, 2))):
+        assert other.format == COLUMNS and "format=Layout(major_to_minor=(1, 0)" in repr(other)
+    assert struct.update(sharding=ONE).format == Format(None, ONE)
 
 
 def test_functions_with_formats_pickle():

@@ -73,6 +73,16 @@ def test_jit(S, kind):
 
 
 @same
+def test_numpy_arrays_under_a_mesh(S):
+    """They were put nowhere, so that they go where the function says; others are on the mesh of `set_mesh`."""
+    on, columns = places(S)
+    step = S.jax.jit(lambda a: a * 2, in_shardings=columns("x"), out_shardings=columns("x"))
+    with S.jax.set_mesh(on().mesh):
+        result = step(X)
+        return result, order(result), spec(result), outcomes(S, lambda: step(S.jnp.ones((4, 8))))
+
+
+@same
 def test_donation(S):
     _, columns = places(S)
     x = S.jax.device_put(X, columns("x", "y"))

@@ -253,14 +253,15 @@ def order_in_memory(x: Any) -> Order | None:
 
 
 def data_of(x: Any, order: Order | None, function: str) -> Any:
-    """The value with its axes in this order: what a `PermutedArray` of it holds. Without a copy where it lies so."""
+    """The value with its axes in this order: what a `PermutedArray` of it holds. Without a copy where it lies so;
+    NumPy's arrays stay NumPy's, which nobody put anywhere."""
     if order_in_memory(x) == order:
         return x if order is None else x._data
     rows = by_rows(x)
     if order is None:
         return rows
     if isinstance(rows, np.ndarray):
-        return as_array(np.ascontiguousarray(rows.transpose(order)), function)
+        return np.ascontiguousarray(rows.transpose(order))
     rows = as_array(rows, function)
     where = placements.placement(rows)
     with ensure_compile_time_eval():

@@ -19,7 +19,7 @@ from ferrax._src.core import named_axes
 from ferrax._src.core.avals import ShapeDtypeStruct
 from ferrax._src.core.devices import Device
 from ferrax._src.core.jaxpr import ClosedJaxpr, Literal
-from ferrax._src.core.layout import AutoLayout, Format, Order, dense, order_of, ordered
+from ferrax._src.core.layout import AutoLayout, Format, Layout, Order, dense, order_of, ordered
 from ferrax._src.core.permuted_array import (
     data_of,
     inverse,
@@ -222,6 +222,15 @@ class FormattedFunction(placed_jit.PlacedFunction):
     def _fixed(self, args: tuple[Any, ...]) -> dict[int, Any]:
         """The static ones among positional arguments, by number."""
         return {number % len(args): args[number] for number in self._static} if args else {}
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The outputs' shapes, dtypes, shardings and, where they were said, layouts, without running."""
+        out, tree = tree_util.tree_flatten(super().eval_shape(*args, **kwargs))
+        said = [
+            Format(where.layout, x.sharding) if _is_stated(where) and isinstance(where.layout, Layout) else x.sharding
+            for where, x in zip(placed_jit._prefix(self._out, tree.unflatten(range(len(out))), "out_shardings"), out)
+        ]
+        return tree.unflatten([x.update(sharding=where) for x, where in zip(out, said)])
 
     def _argument_orders(self, dynamic: tuple[Any, ...], leaves: list[Any]) -> Orders:
         if self._in is None:

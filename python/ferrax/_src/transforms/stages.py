@@ -433,20 +433,23 @@ class Compiled(_Stage):
                 )
             arrays.append(array)
         self._check_shardings(arrays)
-        orders = self._orders or ([None] * len(arrays), [None] * self.out_tree.num_leaves)
-        given = [x is leaf for x, leaf in zip(arrays, leaves)]
-        arrays = list(map(self._data, range(len(arrays)), arrays, orders[0], given))
+        if self._orders or PermutedArray in map(type, arrays):
+            orders = self._orders[0] if self._orders else [None] * len(arrays)
+            given = [x is leaf for x, leaf in zip(arrays, leaves)]
+            arrays = list(map(self._data, range(len(arrays)), arrays, orders, given))
         held = [] if self._refs is None else self._refs.read(refs, self.fun_name)
         results = self._program.run(arrays + self._captured + held)
         if self._refs is not None:
             count = self.out_tree.num_leaves
             self._refs.write(results[count:], refs)
             results = results[:count]
-        places = self._shardings[1] if self._shardings else [None] * len(results)
-        results = [
-            laid_out_as(x if where is None else placed(x, _permuted(where, order)), order, where)
-            for x, order, where in zip(results, orders[1], places)
-        ]
+        if self._shardings or self._orders:
+            places = self._shardings[1] if self._shardings else [None] * len(results)
+            orders = self._orders[1] if self._orders else [None] * len(results)
+            results = [
+                laid_out_as(x if where is None else placed(x, _permuted(where, order)), order, where)
+                for x, order, where in zip(results, orders, places)
+            ]
         return self.out_tree.unflatten(results)
 
     def _data(self, number: int, x: Any, order: Order | None, given: bool) -> Any:
