@@ -72,7 +72,7 @@ def test_what_computes_reads_rows(S):
     "dtype", ["bool", "int8", "float16", "bfloat16", "float32", "int64", "complex64", "complex128", "int4"]
 )
 def test_elements_of_all_sizes(dtype):
-    with ferrax.config.enable_x64(True) if hasattr(ferrax.config, "enable_x64") else ferrax.enable_x64(True):
+    with ferrax.enable_x64(True):
         rows = jnp.arange(24).reshape(2, 3, 4).astype(dtype)
         x = put(rows, (2, 0, 1))
         assert x.dtype == rows.dtype and x.format.layout.major_to_minor == (2, 0, 1)

@@ -61,6 +61,13 @@ def permuted(sharding: Sharding, order: Order) -> Sharding:
     return sharding
 
 
+# What is the same of an array and of its data.
+_OF_DATA = {
+    "_committed", "_varying", "committed", "copy_to_host_async", "is_fully_addressable", "is_fully_replicated", "is_ready",
+    "on_device_size_in_bytes", "platform",
+}  # fmt: skip
+
+
 class PermutedArray(Extents):
     """An array whose axes lie in memory in another order than row by row.
 
@@ -123,7 +130,7 @@ class PermutedArray(Extents):
     def __getattr__(self, name: str) -> Any:
         if not hasattr(Array, name) or name.startswith("__"):
             raise AttributeError(f"arrays have no attribute {name!r}")
-        return getattr(self._rows(), name)
+        return getattr(self._data if name in _OF_DATA else self._rows(), name)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         view = np.asarray(self._data).transpose(inverse(self._order))
