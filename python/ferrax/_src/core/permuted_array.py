@@ -63,8 +63,8 @@ def permuted(sharding: Sharding, order: Order) -> Sharding:
 
 # What is the same of an array and of its data.
 _OF_DATA = {
-    "_committed", "_varying", "committed", "copy_to_host_async", "is_fully_addressable", "is_fully_replicated", "is_ready",
-    "on_device_size_in_bytes", "platform",
+    "_committed", "_varying", "committed", "copy_to_host_async", "is_fully_addressable", "is_fully_replicated",
+    "is_ready", "on_device_size_in_bytes", "platform",
 }  # fmt: skip
 
 
