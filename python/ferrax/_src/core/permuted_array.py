@@ -49,8 +49,12 @@ def transposed(array: Any, order: Order) -> Any:
 def permuted(sharding: Sharding, order: Order) -> Sharding:
     """The sharding of an array with the axes of one with this sharding in another order.
 
-    Errors: NotImplementedError for a sharding over several devices that names no axes.
+    Errors: NotImplementedError for a sharding over several devices that names no axes, and over several processes.
     """
+    if not sharding.is_fully_addressable:
+        raise NotImplementedError(
+            f"arrays over several processes lie row by row, got the order {order} with {sharding}: leave the layout out"
+        )
     if isinstance(sharding, NamedSharding):
         entries = filled(sharding.spec, len(order)).partitions
         return sharding.update(spec=sharding.spec.update(partitions=[entries[axis] for axis in order]))

@@ -15,7 +15,7 @@ from ferrax._src.core import placements, transfers
 from ferrax._src.core.devices import Device, Space
 from ferrax._src.core.explicit_types import laid_out
 from ferrax._src.core.global_array import GlobalArray
-from ferrax._src.core.layout import AutoLayout, Format, Order, order_of, refuse_order
+from ferrax._src.core.layout import AutoLayout, Format, order_of, refuse_order
 from ferrax._src.core.mesh import (
     AbstractMesh,
     Mesh,
@@ -141,10 +141,11 @@ def device_put(
     def put_in_order(leaf, place, donated, order):
         if isinstance(leaf, core.Tracer):
             refuse_order(place.layout, leaf.shape, "device_put")
+        if type(leaf) is GlobalArray:
+            permuted(leaf.sharding, order)  # refuses it
         array = leaf if type(leaf) is PermutedArray else core.as_array(leaf, "device_put")
         array._check_if_deleted()
         where = _sharding(place, array)
-        _check_here(where, array, order)
         data = data_of(array, order, "device_put")
         inner = where if where is None or order is None else permuted(where, order)
         moved = put(data, inner, False)
@@ -204,15 +205,6 @@ def _sharding(place, array):
         place = NamedSharding(mesh, place)
     check_fits(place, array.shape, "device_put")
     return place
-
-
-def _check_here(sharding: Sharding | None, array: Any, order: Order | None) -> None:
-    """Errors: NotImplementedError for an array that is to be, or is, over several processes and not row by row."""
-    local = type(array) is not GlobalArray and (sharding is None or sharding.is_fully_addressable)
-    if order is not None and not local:
-        raise NotImplementedError(
-            f"device_put: arrays over several processes lie row by row, got the order {order} of axes"
-        )
 
 
 _KINDS = {Space.Device: "device", Space.Host: "pinned_host", Space.Any: "device"}

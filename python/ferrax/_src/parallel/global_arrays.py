@@ -252,8 +252,6 @@ def _joined(shape, sharding, parts, dtype=None, order=None) -> Array:
     one of all."""
     data = {device: data_of(part, order, "make_array") for device, part in parts.items()}
     if order is not None:
-        if not sharding.is_fully_addressable:
-            raise NotImplementedError(f"arrays over several processes lie row by row, got the order {order} of axes")
         whole = _joined([shape[axis] for axis in order], permuted(sharding, order), data, dtype)
         return laid_out_as(whole, order, sharding)
     parts = data

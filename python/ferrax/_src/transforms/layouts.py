@@ -18,6 +18,7 @@ from ferrax._src.base.traceback_util import boundary
 from ferrax._src.core import named_axes
 from ferrax._src.core.avals import ShapeDtypeStruct
 from ferrax._src.core.devices import Device
+from ferrax._src.core.global_array import GlobalArray
 from ferrax._src.core.jaxpr import ClosedJaxpr, Literal
 from ferrax._src.core.layout import AutoLayout, Format, Layout, Order, dense, order_of, ordered
 from ferrax._src.core.permuted_array import (
@@ -253,6 +254,12 @@ class FormattedFunction(placed_jit.PlacedFunction):
         out_orders = self._orders(traced, in_orders)
         if not any(in_orders) and not any(out_orders):
             return None
+        for x in tree_util.tree_leaves((self._dynamic(args), kwargs)):
+            if type(x) is GlobalArray:
+                raise NotImplementedError(
+                    f"jit: functions of arrays over several processes take and give rows; got {in_orders} for the "
+                    f"orders of arguments and {out_orders} for those of results. Leave the layouts out"
+                )
         out_tree = traced.out_tree
         shapes = tuple([tuple(shape) for shape, *_ in traced._program.out_types[: out_tree.num_leaves]])
         said, _ = self._said(out_tree, shapes, places)
