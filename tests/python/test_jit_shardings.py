@@ -4,7 +4,6 @@ layouts, explicit axes."""
 import pickle
 
 import numpy as np
-import pytest
 from oracle import compiled, module, same
 from test_mesh import named, outcomes
 
@@ -236,20 +235,6 @@ def test_rules_written_as_text(S):
         lambda: rule(None, i=2),
         lambda: rule(Rule((Mapping("i"),), (Mapping("i"),)), reduction_factors=("i",)),
     )
-
-
-def test_layouts_that_arrays_do_not_have():
-    from ferrax.experimental.layout import Format, Layout, with_layout_constraint
-
-    x = jnp.ones((2, 3))
-    columns = Layout((1, 0))
-    for put in (
-        lambda: ferrax.device_put(x, Format(columns, x.sharding)),
-        lambda: with_layout_constraint(x, columns),
-        lambda: ferrax.jit(lambda x: x, out_shardings=Format(columns, x.sharding))(x),
-    ):
-        with pytest.raises(NotImplementedError, match="row by row"):
-            put()
 
 
 def test_placed_functions_are_methods_and_pickles():

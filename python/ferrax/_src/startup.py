@@ -18,6 +18,7 @@ from ferrax._src.callbacks.debugging import debug_callback
 from ferrax._src.core import (
     array,
     explicit_types,
+    permuted_array,
     program_cache,  # noqa: F401  its settings, before anything is compiled
     runtime,  # noqa: F401  the settings, before anything is traced
 )
@@ -35,6 +36,7 @@ array_methods.install(_core.Array)
 indexing.install(_core.Array)
 at.install(_core.Array)
 array.install(_core.Array)
+permuted_array.install()
 ref_ops.install(state.Ref)
 explicit_types.install(constraints.reshard, constraints.with_sharding_constraint)
 index_checks.callback = debug_callback

@@ -13,6 +13,7 @@ import ferrax
 import ferrax.numpy as jnp
 from ferrax import P
 from ferrax.experimental import multihost_utils
+from ferrax.experimental.layout import Format, Layout
 
 ferrax.config.update("jax_num_cpu_devices", 2)
 ferrax.distributed.initialize()
@@ -61,6 +62,22 @@ assert "iterate" in raises(AssertionError, lambda: list(a))
 raises(TypeError, lambda: hash(a))
 raises(BufferError, lambda: np.from_dlpack(a))
 assert holds(copy.deepcopy(a), x) and holds(a.copy(), x)
+
+# Layouts are those of arrays that one process has.
+rows = np.arange(8 * number, dtype=np.float32).reshape(number, 8)
+columns = Format(Layout((1, 0)), over("x"))
+b = ferrax.device_put(rows, over("x"))
+own = ferrax.device_put(rows, Format(Layout((1, 0)), ferrax.sharding.SingleDeviceSharding(ferrax.local_devices()[0])))
+for lay in (
+    lambda: ferrax.device_put(rows, columns),
+    lambda: ferrax.device_put(b, columns),
+    lambda: ferrax.device_put(own, over("x")),
+    lambda: ferrax.make_array_from_callback(rows.shape, columns, lambda index: rows[index]),
+    lambda: ferrax.jit(lambda a: a + 1, in_shardings=columns)(rows),
+    lambda: ferrax.jit(lambda a: a + 1, out_shardings=columns)(b),
+):
+    assert "row" in raises(NotImplementedError, lay)
+assert holds(ferrax.device_put(own, Format(None, over("x"))), rows)
 
 # Operators and methods are programs of their own.
 for result, wanted in ((a + 1, x + 1), (1 - a, 1 - x), (x * a, x * x), (a**2, x**2), (-a, -x), (abs(a - 20), abs(x - 20)),

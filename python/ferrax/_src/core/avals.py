@@ -16,7 +16,7 @@ import numpy as np
 
 from ferrax._src.base import dtypes
 from ferrax._src.core.devices import Space
-from ferrax._src.core.layout import Format, check_concrete
+from ferrax._src.core.layout import Format, Layout, check_concrete, order_of
 from ferrax._src.core.manual_axes import ManualAxisType, of_texts, stated as stated_manual, texts_of
 from ferrax._src.core.mesh import mesh_of_specs
 from ferrax._src.core.partition import PartitionSpec
@@ -330,10 +330,11 @@ class ShapeDtypeStruct:
         ShapeDtypeStruct(shape=(3,), dtype=float32)
     """
 
-    __slots__ = ("shape", "dtype", "sharding", "weak_type", "manual_axis_type")
+    __slots__ = ("shape", "dtype", "sharding", "weak_type", "manual_axis_type", "_layout")
     shape: tuple[int, ...]
     dtype: Any
     sharding: Any
+    _layout: Layout | None
     weak_type: bool
     manual_axis_type: ManualAxisType | None
     is_ref = False
@@ -356,6 +357,12 @@ class ShapeDtypeStruct:
         put(self, "manual_axis_type", stated_manual(manual_axis_type))
         put(self, "shape", tuple(_extent(x) for x in shape))
         put(self, "dtype", _dtype(dtype))
+        layout = None
+        if isinstance(sharding, Format):
+            check_concrete(sharding, "ShapeDtypeStruct")
+            order_of(sharding.layout, self.shape, "ShapeDtypeStruct")
+            layout, sharding = sharding.layout, sharding.sharding
+        put(self, "_layout", layout)
         put(self, "sharding", _struct_sharding(sharding, self.shape))
         put(self, "weak_type", bool(weak_type))
 
@@ -386,9 +393,18 @@ class ShapeDtypeStruct:
     def size(self) -> int:
         return math.prod(self.shape)
 
+    @property
+    def format(self) -> Format:
+        """The sharding with the layout, if one was given."""
+        return Format(self._layout, self.sharding)
+
+    def _said(self):
+        return self.sharding if self._layout is None else self.format
+
     def update(self, **changes: Any) -> ShapeDtypeStruct:
         """A copy with other `shape`, `dtype`, `sharding` or `weak_type`."""
-        fields = {name: getattr(self, name) for name in ShapeDtypeStruct.__slots__}
+        names = ("shape", "dtype", "weak_type", "manual_axis_type")
+        fields = {name: getattr(self, name) for name in names} | {"sharding": self._said()}
         return ShapeDtypeStruct(**(fields | changes))
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
@@ -402,7 +418,7 @@ class ShapeDtypeStruct:
         return self.shape[0]
 
     def _key(self):
-        return self.shape, self.dtype, self.sharding, self.weak_type
+        return self.shape, self.dtype, self._said(), self.weak_type
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ShapeDtypeStruct) and self._key() == other._key()
@@ -411,19 +427,18 @@ class ShapeDtypeStruct:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        sharding = f", sharding={self.sharding}" if self.sharding is not None else ""
-        weak = ", weak_type=True" if self.weak_type else ""
-        name = _dtype_name(self.dtype)
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={name}{sharding}{weak})"
+        fields = [f"shape={self.shape}", f"dtype={_dtype_name(self.dtype)}"]
+        weak = self.weak_type or None
+        for name, value in (("sharding", self.sharding), ("format", self._layout), ("weak_type", weak)):
+            if value is not None:
+                fields.append(f"{name}={value}")
+        return f"ShapeDtypeStruct({', '.join(fields)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _make_struct, self._key()
 
 
 def _struct_sharding(sharding, shape):
-    if isinstance(sharding, Format):
-        check_concrete(sharding, "ShapeDtypeStruct")
-        sharding = sharding.sharding
     if isinstance(sharding, PartitionSpec):
         if len(sharding) > len(shape):
             raise ValueError(f"ShapeDtypeStruct: {sharding} has more entries than the shape {shape} has axes")

@@ -49,6 +49,8 @@ def typed(x: Any) -> NamedSharding | None:
         return _of_struct(x)
     if not isinstance(x, _core.Array):
         return None
+    if not issubclass(type(x), _core.Array):
+        return _of_struct(x)
     number = _core.place_of(x)
     if not number & TYPED or not number & COMMITTED:
         return None

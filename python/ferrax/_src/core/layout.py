@@ -1,6 +1,7 @@
 """How elements lie in memory: `Layout`, and `Format`, a layout with a sharding.
 
-There is one layout here, rows one after the other (`dense`); others are refused where arrays are put.
+Most arrays lie row by row (`dense`). What a layout asks for is the order of the axes (`order_of`); an array with
+another one is a `PermutedArray`. Memory has no tiles, and no element has less than its dtype's bytes.
 """
 
 from __future__ import annotations
@@ -132,9 +133,18 @@ class Format(Immutable):
         return f"Format(layout={self.layout}, sharding={self.sharding})"
 
 
+# The axes of an array by the steps between their elements in memory, the largest first.
+Order = tuple[int, ...]
+
+
+def ordered(order: Order) -> Layout:
+    """The layout of arrays whose axes lie in memory in this order."""
+    return Layout(order, (), 0)
+
+
 def dense(rank: int) -> Layout:
-    """The layout of all arrays: rows one after the other."""
-    return Layout(tuple(range(rank)), (), 0)
+    """The layout of arrays whose rows are one after the other."""
+    return ordered(tuple(range(rank)))
 
 
 def check_concrete(format: Format, function: str) -> None:
@@ -146,12 +156,33 @@ def check_concrete(format: Format, function: str) -> None:
         )
 
 
-def check_layout(layout: Any, shape: Sequence[int], function: str) -> None:
-    """Errors: ValueError for a layout of another rank; NotImplementedError for any but `dense`."""
+def order_of(layout: Any, shape: Sequence[int], function: str) -> Order | None:
+    """The order of axes that a layout asks for of arrays of this shape; None where that is row by row, and of what is
+    no `Layout`.
+
+    Errors: ValueError for layouts that name other axes; NotImplementedError for tiles and for elements of other sizes.
+    """
     if not isinstance(layout, Layout):
-        return
+        return None
     layout.check_compatible_aval(shape)
-    if layout.major_to_minor != tuple(range(len(shape))) or layout.tiling not in (None, ()):
+    rows = tuple(range(len(shape)))
+    if tuple(sorted(layout.major_to_minor)) != rows:
+        raise ValueError(
+            f"{function}: major_to_minor of an array of rank {len(shape)} is a permutation of {rows}, got "
+            f"{layout.major_to_minor}"
+        )
+    if layout.tiling or layout.sub_byte_element_size_in_bits:
         raise NotImplementedError(
-            f"{function}: arrays lie in memory row by row, as {dense(len(shape))} says; got {layout}"
+            f"{function}: a layout here is an order of axes, and elements have their dtype's bytes; got {layout}. "
+            "Leave out tiling and sub_byte_element_size_in_bits"
+        )
+    return None if layout.major_to_minor == rows else layout.major_to_minor
+
+
+def refuse_order(layout: Any, shape: Sequence[int], function: str) -> None:
+    """Errors: those of `order_of`; NotImplementedError for layouts that are not row by row: of values in a program."""
+    if order_of(layout, shape, function) is not None:
+        raise NotImplementedError(
+            f"{function}: the layout of a value within a traced function is the compiler's; got {layout}. Ask for "
+            "those of arguments and results: jit(f, in_shardings=Format(layout, sharding), out_shardings=...)"
         )

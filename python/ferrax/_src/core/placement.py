@@ -15,7 +15,7 @@ from ferrax._src.core import placements, transfers
 from ferrax._src.core.devices import Device, Space
 from ferrax._src.core.explicit_types import laid_out
 from ferrax._src.core.global_array import GlobalArray
-from ferrax._src.core.layout import AutoLayout, Format, check_layout
+from ferrax._src.core.layout import AutoLayout, Format, order_of, refuse_order
 from ferrax._src.core.mesh import (
     AbstractMesh,
     Mesh,
@@ -25,6 +25,13 @@ from ferrax._src.core.mesh import (
     over_devices_of,
 )
 from ferrax._src.core.partition import PartitionSpec, filled, names_of
+from ferrax._src.core.permuted_array import (
+    PermutedArray,
+    data_of,
+    laid_out_as,
+    order_in_memory,
+    permuted,
+)
 from ferrax._src.core.placements import placed, placement
 from ferrax._src.core.sharding import (
     IndivisibleError,
@@ -87,7 +94,7 @@ def device_put(
 
     Errors: ValueError for other places and trees, for shardings that the leaf's shape does not fit
     or that have other devices than there are, and for `donate` with `may_alias`;
-    NotImplementedError for layouts that arrays do not have.
+    NotImplementedError for layouts with tiles, of arrays over several processes, and of values that are traced.
 
     >>> ferrax.device_put({"a": np.float32(1.0)}, ferrax.devices()[0])
     {'a': Array(1., dtype=float32)}
@@ -100,6 +107,11 @@ def device_put(
     donates = tree_util.broadcast_prefix(donate, x)
 
     def put(leaf, place, donated):
+        order = order_in_memory(leaf)
+        if isinstance(place, Format) and place != Format():
+            order = order_of(place.layout, np.shape(leaf), "device_put")
+        if order is not None or type(leaf) is PermutedArray:
+            return put_in_order(leaf, place, donated, order)
         if over_processes is not None and type(leaf) is GlobalArray:
             place = _sharding(place, leaf)
             return leaf if place is None else over_processes(leaf, place)
@@ -132,6 +144,24 @@ def device_put(
             given.delete()
         return found
 
+    def put_in_order(leaf, place, donated, order):
+        if isinstance(leaf, core.Tracer):
+            refuse_order(place.layout, leaf.shape, "device_put")
+        if type(leaf) is GlobalArray:
+            permuted(leaf.sharding, order)  # refuses it
+        array = leaf if type(leaf) is PermutedArray else core.as_array(leaf, "device_put")
+        array._check_if_deleted()
+        where = _sharding(place, array)
+        data = data_of(array, order, "device_put")
+        inner = where if where is None or order is None else permuted(where, order)
+        moved = put(data, inner, False)
+        if order is not None and moved is getattr(array, "_data", None):
+            return array
+        found = laid_out_as(moved, order, where)
+        if donated and array is leaf and order_in_memory(leaf) != order:
+            leaf.delete()
+        return found
+
     with transfers.explicit():
         return tree.unflatten(list(map(put, leaves, places, donates)))
 
@@ -156,7 +186,8 @@ def _other_order(before, after, rank) -> bool:
 def _sharding(place, array):
     """The sharding that a place means for an array; None: wherever it is."""
     if isinstance(place, Format):
-        check_layout(place.layout, array.shape, "device_put")
+        if place == Format():
+            return None
         if isinstance(place.layout, AutoLayout) or place.sharding is None:
             raise ValueError(
                 f"device_put: a Format says of what layout and where arrays are to be, got {place}"

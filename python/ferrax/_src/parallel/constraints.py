@@ -14,7 +14,7 @@ from typing import Any
 from ferrax._src import core
 from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import named_axes
-from ferrax._src.core.layout import Layout, check_layout
+from ferrax._src.core.layout import Format, Layout, order_of, refuse_order
 from ferrax._src.core.mesh import (
     AxisType,
     Mesh,
@@ -23,7 +23,8 @@ from ferrax._src.core.mesh import (
     using_abstract,
 )
 from ferrax._src.core.partition import PartitionSpec, entry_names, filled, names_of
-from ferrax._src.core.placement import explicit_sharding, over_devices
+from ferrax._src.core.permuted_array import PermutedArray, data_of, laid_out_as
+from ferrax._src.core.placement import device_put, explicit_sharding, over_devices
 from ferrax._src.core.placements import place, placed, placement
 from ferrax._src.core.primitives import (
     axis_primitive_batchers,
@@ -152,6 +153,11 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
             out.append(leaf)
             continue
         eager = not isinstance(leaf, core.Tracer) and core.trace_state_clean()
+        if isinstance(where, Format):
+            if eager and order_of(where.layout, leaf.shape, function) is not None:
+                out.append(device_put(leaf, where))
+                continue
+            refuse_order(where.layout, leaf.shape, function)
         sharding = resolved(where, leaf.shape, "shardings", function, uneven=not eager)
         if eager:
             _check_devices(leaf, sharding)
@@ -446,12 +452,12 @@ def explicit_axes(
 
 
 def with_layout_constraint(x: Any, layouts: Any) -> Any:
-    """The arrays, lying so in memory. Arrays lie row by row, and no other layout can be asked for.
+    """The arrays, lying so in memory.
 
     Args: x: a tree of arrays; layouts: a `Layout`, or a tree of these above `x`.
 
-    Errors: ValueError for others, and for layouts of another number of axes; NotImplementedError for
-    those that are not row by row.
+    Errors: ValueError for others, and for layouts that do not name each axis once; NotImplementedError for layouts with
+    tiles, and within traced functions for those that are not row by row.
 
     >>> from ferrax.experimental.layout import Layout, with_layout_constraint
     >>> with_layout_constraint(jnp.ones((1, 2)), Layout((0, 1)))
@@ -459,12 +465,13 @@ def with_layout_constraint(x: Any, layouts: Any) -> Any:
     """
 
     def constrained(leaf, layout):
-        leaf = core.as_array(leaf, "with_layout_constraint")
+        leaf = leaf if type(leaf) is PermutedArray else core.as_array(leaf, "with_layout_constraint")
         if not isinstance(layout, Layout):
             raise ValueError(f"with_layout_constraint: layouts must be Layouts, got {layout!r}")
-        check_layout(layout, leaf.shape, "with_layout_constraint")
         if not isinstance(leaf, core.Tracer) and core.trace_state_clean():
-            return leaf
+            order = order_of(layout, leaf.shape, "with_layout_constraint")
+            return laid_out_as(data_of(leaf, order, "with_layout_constraint"), order)
+        refuse_order(layout, leaf.shape, "with_layout_constraint")
         return layout_constraint_p.bind(leaf, layout=layout)
 
     leaves, tree = tree_util.tree_flatten(x)

@@ -13,9 +13,10 @@ from ferrax._src.base import dtypes, errors
 from ferrax._src.core import Array, Tracer
 from ferrax._src.core.devices import Device, default_device
 from ferrax._src.core.global_array import of_parts
-from ferrax._src.core.layout import Format, check_concrete, check_layout
+from ferrax._src.core.layout import Format, Order, check_concrete, order_of
 from ferrax._src.core.mesh import mesh_of_specs
 from ferrax._src.core.partition import PartitionSpec
+from ferrax._src.core.permuted_array import data_of, laid_out_as, order_in_memory, permuted
 from ferrax._src.core.placement import check_joined, device_put
 from ferrax._src.core.placements import alias, place, placed
 from ferrax._src.core.sharding import NamedSharding, Sharding, SingleDeviceSharding
@@ -28,7 +29,6 @@ def _sharding(sharding, shape, function) -> Sharding:
     """The sharding that is meant, checked against the shape and the devices there are."""
     if isinstance(sharding, Format):
         check_concrete(sharding, function)
-        check_layout(sharding.layout, shape, function)
         sharding = sharding.sharding
     if isinstance(sharding, PartitionSpec) and not mesh_of_specs().empty:
         sharding = NamedSharding(mesh_of_specs(), sharding)
@@ -39,6 +39,11 @@ def _sharding(sharding, shape, function) -> Sharding:
         )
     check_joined(sharding, function)
     return sharding
+
+
+def _order(sharding, shape, function) -> Order | None:
+    """The order of axes in memory that a format asks for."""
+    return order_of(sharding.layout, shape, function) if isinstance(sharding, Format) else None
 
 
 def _check_part(part, shape, sharding, dtype, function) -> None:
@@ -77,6 +82,7 @@ def make_array_from_callback(
         Array([0., 1., 2., 3.], dtype=float32)
     """
     function = "make_array_from_callback"
+    order = _order(sharding, shape, function)
     sharding = _sharding(sharding, shape, function)
     wanted = None if dtype is None else dtypes.canonicalize_dtype(dtype)
     sharding.shard_shape(shape)
@@ -96,7 +102,7 @@ def make_array_from_callback(
             wanted = array.dtype
             known[key] = array
         parts[device] = known[key]
-    return _joined(shape, sharding, parts, dtype)
+    return _joined(shape, sharding, parts, dtype, order)
 
 
 def make_array_from_process_local_data(
@@ -187,7 +193,7 @@ def make_array_from_single_device_arrays(
 
     Args:
         shape: of the whole.
-        sharding: how it is laid out.
+        sharding: how it is laid out. Without a `Format` it lies in memory as the parts do, if these agree.
         arrays: for each of its devices the part, in any order.
         dtype: of the array; needed where there are no parts.
 
@@ -206,6 +212,10 @@ def make_array_from_single_device_arrays(
         )
     if not arrays and dtype is None:
         raise ValueError(f"{function}: without arrays, dtype says of what dtype the array is")
+    orders = {order_in_memory(array) for array in arrays}
+    order = orders.pop() if len(orders) == 1 else None
+    if isinstance(sharding, Format):
+        order = _order(sharding, shape, function)
     sharding = _sharding(sharding, shape, function)
     for array in arrays:
         if isinstance(array, Tracer):
@@ -234,11 +244,17 @@ def make_array_from_single_device_arrays(
         if device in parts:
             raise ValueError(f"{function}: two of the parts are on {device}; each device has one")
         parts[device] = array
-    return _joined(shape, sharding, parts, dtype)
+    return _joined(shape, sharding, parts, dtype, order)
 
 
-def _joined(shape, sharding, parts, dtype=None) -> Array:
-    """The array that this process's parts make, by device; the part itself where there is but one of all."""
+def _joined(shape, sharding, parts, dtype=None, order=None) -> Array:
+    """The array that this process's parts make, by device, in this order of axes; the part itself where there is but
+    one of all."""
+    data = {device: data_of(part, order, "make_array") for device, part in parts.items()}
+    if order is not None:
+        whole = _joined([shape[axis] for axis in order], permuted(sharding, order), data, dtype)
+        return laid_out_as(whole, order, sharding)
+    parts = data
     if sharding.is_fully_addressable:
         if len(parts) == 1:
             return placed(next(iter(parts.values())), sharding)

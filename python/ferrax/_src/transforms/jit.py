@@ -24,7 +24,7 @@ from ferrax._src.core.explicit_types import all_typed
 from ferrax._src.core.mesh import get_abstract_mesh
 from ferrax._src.tracing import known
 from ferrax._src.tracing.staging import output_types
-from ferrax._src.transforms import memory_plan, placed_jit, stages, stats
+from ferrax._src.transforms import layouts, memory_plan, placed_jit, stages, stats
 from ferrax._src.tree import tree_util
 
 _P = ParamSpec("_P")
@@ -131,7 +131,7 @@ def jit(
 
     def made(fun):
         jitted = _make_jit(fun, **options)
-        return placed_jit.with_places(jitted, in_shardings, out_shardings, where)
+        return layouts.with_places(jitted, in_shardings, out_shardings, where)
 
     return made if fun is None else made(fun)
 
@@ -194,9 +194,12 @@ def _trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
     if len(leaves) == in_tree.num_leaves and refs is None:
         traced._shardings = placed_jit.shardings_of(program, leaves, captured)
         traced._found = True
-        traced._types = functools.partial(
+        traced._explicit = functools.partial(
             placed_jit.explicit_results, program, all_typed(leaves), captured, get_abstract_mesh()
         )
+        orders = [layouts.stated_order(x) for x in leaves]
+        if any(orders):
+            traced._orders = orders, [None] * out_tree.num_leaves
     return traced
 
 

@@ -14,7 +14,7 @@ from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.placements import placement
 from ferrax._src.core.primitive_params import UNSPECIFIED
 from ferrax._src.core.sharding import NamedSharding
-from ferrax._src.transforms import placed_jit
+from ferrax._src.transforms import layouts, placed_jit
 from ferrax._src.transforms.jit import jit
 from ferrax._src.tree import tree_util
 
@@ -24,7 +24,7 @@ def _entered() -> Mesh | None:
     return mesh if isinstance(mesh, Mesh) and not mesh.empty and concrete_mesh().empty else None
 
 
-class _OverMesh(placed_jit.PlacedFunction):
+class _OverMesh(layouts.FormattedFunction):
     """A jitted function that runs over the mesh of `with mesh:`."""
 
     @property

@@ -18,7 +18,7 @@ from ferrax._src.base.traceback_util import boundary
 from ferrax._src.core import named_axes, propagation, transfers
 from ferrax._src.core.devices import Device
 from ferrax._src.core.explicit_types import laid_out, typed
-from ferrax._src.core.layout import AutoLayout, Format, check_layout
+from ferrax._src.core.layout import AutoLayout, Format, Layout, order_of
 from ferrax._src.core.mesh import (
     AbstractMesh,
     Mesh,
@@ -28,6 +28,7 @@ from ferrax._src.core.mesh import (
     mesh_of_specs,
 )
 from ferrax._src.core.partition import PartitionSpec
+from ferrax._src.core.permuted_array import by_rows
 from ferrax._src.core.placement import check_fits, over_devices
 from ferrax._src.core.placements import (
     COMMITTED,
@@ -51,7 +52,7 @@ from ferrax._src.tree import tree_util
 
 def is_leaf(x: Any) -> bool:
     """Whether this is the place of something, in a tree of places."""
-    return x is None or isinstance(x, (Sharding, PartitionSpec, Format, AutoLayout))
+    return x is None or isinstance(x, (Sharding, PartitionSpec, Format))
 
 
 def check_leaves(shardings: Any, what: str, function: str = "jit") -> None:
@@ -60,6 +61,8 @@ def check_leaves(shardings: Any, what: str, function: str = "jit") -> None:
     if shardings is None:
         return
     for leaf in tree_util.tree_leaves(shardings, is_leaf=is_leaf):
+        if isinstance(leaf, (Layout, AutoLayout)):
+            raise ValueError(f"{function}: {what} takes a layout within a Format, with its sharding; got {leaf}")
         if not is_leaf(leaf):
             raise TypeError(
                 f"{function}: leaves of {what} must be None, shardings such as x.sharding, PartitionSpecs or "
@@ -79,7 +82,7 @@ def resolved(
     Errors: RuntimeError for a `PartitionSpec` where no mesh is in use; ValueError where it does not fit.
     """
     if isinstance(place, Format):
-        check_layout(place.layout, shape, function)
+        order_of(place.layout, shape, function)
         place = place.sharding
     if isinstance(place, PartitionSpec):
         mesh = mesh_of_specs()
@@ -89,7 +92,7 @@ def resolved(
                 "with ferrax.set_mesh, or pass a NamedSharding"
             )
         place = NamedSharding(mesh, place)
-    if place is None or isinstance(place, AutoLayout):
+    if place is None:
         return None
     if isinstance(place, NamedSharding) and isinstance(place.mesh, AbstractMesh):
         over = over_devices(place.mesh)
@@ -253,6 +256,7 @@ class PlacedFunction:
         request, unless the function has a device of its own."""
 
         def put(leaf, where):
+            leaf = by_rows(leaf)
             array = core.as_array(leaf, "jit")
             if where is None or not self._device and isinstance(array, core.Tracer):
                 return leaf if where is None else laid_out(array, where)
@@ -366,7 +370,11 @@ class PlacedFunction:
         said = tree_util.tree_leaves((self._in, self._out), is_leaf=is_leaf)
         staged._without_devices = any(map(_without_devices, said))
         staged._said = self._said(staged.out_tree, shapes, known)[0]
-        staged._shardings = known, self._outputs(staged.out_tree, shapes, known)
+        outs, found = self._outputs(staged.out_tree, shapes, known), staged._shardings
+        if found and not any(known):
+            # What is said of results alone is beside what follows from the arguments.
+            known, outs = found[0], [there if where is None else where for where, there in zip(staged._said, found[1])]
+        staged._shardings = known, outs
         return staged
 
     def trace(self, *args: Any, **kwargs: Any) -> stages.Traced:

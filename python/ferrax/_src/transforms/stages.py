@@ -13,8 +13,15 @@ from ferrax._src import core
 from ferrax._src.base import errors
 from ferrax._src.core.global_array import GlobalArray
 from ferrax._src.core.jaxpr import ClosedJaxpr, jaxprs_in_params
-from ferrax._src.core.layout import Format, dense
+from ferrax._src.core.layout import Format, Order, dense, ordered
 from ferrax._src.core.mesh import Mesh, over_devices_of
+from ferrax._src.core.permuted_array import (
+    PermutedArray,
+    data_of,
+    laid_out_as,
+    order_in_memory,
+    permuted,
+)
 from ferrax._src.core.placement import device_put
 from ferrax._src.core.placements import WHOLE, placed, placement
 from ferrax._src.core.sharding import NamedSharding
@@ -70,6 +77,9 @@ class OutInfo:
         return f"OutInfo({np.dtype(self.dtype).name}{list(self.shape)})"
 
 
+# `permuted_program(program, in_orders, out_orders)`. Set by what knows layouts.
+permuted_program: Callable[..., Any] | None = None
+
 # `exchanges(program, ins, outs)`: what devices exchange. Set by what knows meshes.
 exchanges: Callable[[Any, list[Any], list[Any]], list[Any]] | None = None
 # `over_processes(program, operands)`: the results of a program of arrays over several processes. Set by what joins
@@ -84,6 +94,8 @@ class _Stage:
     # last inputs and outputs. `_shardings` is None, or those of arguments and of results.
 
     _shardings: tuple[list, list] | None = None
+    # The orders of the axes of arguments and results in memory; None where all lie row by row.
+    _orders: tuple[list[Order | None], list[Order | None]] | None = None
     # By JAX's name for it: whether calls with keywords are refused.
     _no_kwargs = False
     # Whether those of results were found, not said: compiled programs tell them.
@@ -93,7 +105,7 @@ class _Stage:
     # Those that `out_shardings` says of results, None of others.
     _said: list[Any] | None = None
     # What gives the explicit types of the results.
-    _types: Callable[[], list[Any]] | None = None
+    _explicit: Callable[[], list[Any]] | None = None
 
     def __init__(self, program, captured, in_tree, out_tree, donated, refs, name):
         self._program = program
@@ -111,10 +123,16 @@ class _Stage:
     def _with_shardings(self, later):
         """The later stage, with the shardings of this one."""
         later._shardings = self._shardings
+        later._orders = self._orders
         later._without_devices = self._without_devices
-        later._said, later._types = self._said, self._types
+        later._said, later._explicit = self._said, self._explicit
         later._found = self._found and not isinstance(later, Compiled)
         return later
+
+    @property
+    def _types(self):
+        """The program whose types are those of arguments and results."""
+        return self._program
 
     @property
     def args_info(self):
@@ -123,7 +141,7 @@ class _Stage:
         donated = self._donated or [False] * count
         infos = [
             ArgInfo(shape, dtype, flag)
-            for (shape, dtype, *_), flag in zip(self._program.in_types[:count], donated)
+            for (shape, dtype, *_), flag in zip(self._types.in_types[:count], donated)
         ]
         return self.in_tree.unflatten(infos)
 
@@ -131,12 +149,12 @@ class _Stage:
     def out_info(self):
         """Shape, dtype and sharding of each output, in the outputs' tree. The sharding is what was said of the output,
         else its explicit type; after compilation, where the output is."""
-        types = self._program.out_types[: self.out_tree.num_leaves]
+        types = self._types.out_types[: self.out_tree.num_leaves]
         return self.out_tree.unflatten([OutInfo(ty[0], ty[1], where) for ty, where in zip(types, self._out_places())])
 
     def _out_places(self) -> list[Any]:
         count = self.out_tree.num_leaves
-        types = [None] * count if self._types is None else self._types()[:count]
+        types = [None] * count if self._explicit is None else self._explicit()[:count]
         return [where or self._on_devices(ty) for where, ty in zip(self._said or [None] * count, types)]
 
     def _on_devices(self, sharding):
@@ -145,7 +163,7 @@ class _Stage:
     @property
     def in_avals(self):
         count = self.in_tree.num_leaves
-        avals = [core.ShapedArray(*ty) for ty in self._program.in_types[:count]]
+        avals = [core.ShapedArray(*ty) for ty in self._types.in_types[:count]]
         if self._shardings and len(self._shardings[0]) == count:
             named = [where if isinstance(where, NamedSharding) else None for where in self._shardings[0]]
             avals = [x if where is None else x.update(sharding=where) for x, where in zip(avals, named)]
@@ -231,10 +249,15 @@ class Lowered(_Stage):
                 "set a mesh with ferrax.set_mesh"
             )
         program, shardings = placed_programs.staged(self._program, self._captured, self._shardings, self._found)
+        typed = program
+        if self._orders:
+            assert permuted_program is not None
+            program = permuted_program(program, *self._orders)
         with placed_programs.whole():
             program.compile()
         compiled = self._with_shardings(Compiled(program, *self._args()[1:]))
         compiled._shardings = shardings
+        compiled._typed = typed
         return compiled
 
     def as_text(self, dialect: Any = None, *, debug_info: Any = False) -> str:
@@ -292,6 +315,13 @@ class Compiled(_Stage):
     Array(3., dtype=float32, weak_type=True)
     """
 
+    # The program for arrays that lie row by row, of which that which runs is made.
+    _typed: Any
+
+    @property
+    def _types(self):
+        return self._typed
+
     def as_text(self) -> str:
         """The optimised program as text, and its plan: kernels and calls in order, with their memory."""
         return f"{self._program.optimise().text(0)}\n\n{self._program.plan()[0]}"
@@ -324,7 +354,7 @@ class Compiled(_Stage):
         """
         assert exchanges is not None
         ins, outs = self._shardings or ([], [])
-        return exchanges(self._program, ins, outs)
+        return exchanges(self._typed, ins, outs)
 
     def _check_shardings(self, leaves):
         """Errors: ValueError for arrays that were divided by request otherwise than those compiled for."""
@@ -357,27 +387,23 @@ class Compiled(_Stage):
         """The shardings of the outputs, in their tree."""
         return self.out_tree.unflatten(self._places(1, self.out_tree.num_leaves))
 
+    def _formats(self, side, types) -> list[Format]:
+        places = self._places(side, len(types))
+        orders = self._orders[side] if self._orders else [None] * len(types)
+        return [
+            Format(dense(len(shape)) if order is None else ordered(order), where)
+            for (shape, *_), order, where in zip(types, orders, places)
+        ]
+
     @property
     def input_formats(self) -> Any:
         """The formats of the arguments, in their tree."""
-        count = self.in_tree.num_leaves
-        return self.in_tree.unflatten(
-            [
-                Format(dense(len(shape)), where)
-                for (shape, _, _), where in zip(self._program.in_types, self._places(0, count))
-            ]
-        )
+        return self.in_tree.unflatten(self._formats(0, self._types.in_types[: self.in_tree.num_leaves]))
 
     @property
     def output_formats(self) -> Any:
         """The formats of the outputs, in their tree."""
-        count = self.out_tree.num_leaves
-        return self.out_tree.unflatten(
-            [
-                Format(dense(len(shape)), where)
-                for (shape, _, _), where in zip(self._program.out_types, self._places(1, count))
-            ]
-        )
+        return self.out_tree.unflatten(self._formats(1, self._types.out_types[: self.out_tree.num_leaves]))
 
     def memory_analysis(self) -> CompiledMemoryStats:
         """The bytes that a run takes, but for what loops and library calls take while they run.
@@ -425,14 +451,16 @@ class Compiled(_Stage):
         refs = ref_args.of_leaves(leaves)
         leaves = ref_args.values(leaves, refs)
         arrays = []
-        for index, (leaf, expected) in enumerate(zip(leaves, self._program.in_types)):
+        for index, (leaf, expected) in enumerate(zip(leaves, self._types.in_types)):
             if isinstance(leaf, core.Tracer):
                 raise TypeError(
                     f"{self.fun_name} is compiled and runs on concrete arrays; got a tracer of type "
                     f"{leaf._type_text()} for argument {index}. Transform or call the function that "
                     "it was lowered from."
                 )
-            array: Any = leaf if type(leaf) is GlobalArray else core.as_array(leaf, self.fun_name)
+            array: Any = (
+                leaf if type(leaf) in (GlobalArray, PermutedArray) else core.as_array(leaf, self.fun_name)
+            )
             shape, dtype, weak = expected
             scalar = not isinstance(leaf, (core.Array, np.ndarray, np.generic))
             if scalar and shape == () and array.dtype != dtype:
@@ -447,15 +475,39 @@ class Compiled(_Stage):
         self._check_shardings(leaves)
         if any(type(x) is GlobalArray for x in arrays):
             return self.out_tree.unflatten(self._over_processes(arrays))
+        if self._orders or PermutedArray in map(type, arrays):
+            orders = self._orders[0] if self._orders else [None] * len(arrays)
+            given = [x is leaf for x, leaf in zip(arrays, leaves)]
+            arrays = list(map(self._data, range(len(arrays)), arrays, orders, given))
         held = [] if self._refs is None else self._refs.read(refs, self.fun_name)
         results = self._program.run(arrays + self._captured + held)
         if self._refs is not None:
             count = self.out_tree.num_leaves
             self._refs.write(results[count:], refs)
             results = results[:count]
-        if self._shardings:
+        if self._shardings or self._orders:
+            places = self._shardings[1] if self._shardings else [None] * len(results)
+            orders = self._orders[1] if self._orders else [None] * len(results)
             results = [
-                x if where is None else placed(x, where)
-                for x, where in zip(results, self._shardings[1])
+                laid_out_as(x if where is None else placed(x, _permuted(where, order)), order, where)
+                for x, order, where in zip(results, orders, places)
             ]
         return self.out_tree.unflatten(results)
+
+    def _data(self, number: int, x: Any, order: Order | None, given: bool) -> Any:
+        """The data of an argument in this order, of which it is a copy if nobody put the argument where it is.
+
+        Errors: ValueError for an array that lies otherwise by request.
+        """
+        own = order_in_memory(x)
+        if own != order and given and placement(x).committed:
+            lies, wanted = (dense(x.ndim) if some is None else ordered(some) for some in (own, order))
+            raise ValueError(
+                f"{self.fun_name} was compiled for argument {number} lying in memory as {wanted}, and got an array "
+                f"that lies as {lies}: use ferrax.device_put with its input_formats, or call the jitted function"
+            )
+        return data_of(x, order, self.fun_name)
+
+
+def _permuted(sharding: Any, order: Order | None) -> Any:
+    return sharding if order is None else permuted(sharding, order)

@@ -137,8 +137,8 @@ def leaf_names(fun, trees):
 
 
 def traced_leaves(leaves):
-    """The leaves that are arrays, None for others: what messages about tracers follow."""
-    return [leaf if isinstance(leaf, core.Array) else None for leaf in leaves]
+    """The leaves that are arrays of the native core, None for others: what messages about tracers follow."""
+    return [leaf if issubclass(type(leaf), core.Array) else None for leaf in leaves]
 
 
 def traced_body(fun, trees, types, kind, leaves, refs=None, found=None):
