@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+from collections.abc import Callable
 from types import FunctionType
+from typing import Any, TypeVar
 
 from ferrax._src.base import errors
 from ferrax._src.base.traceback_util import api_boundary
@@ -55,10 +57,13 @@ def wraps(fun, what, how):
     return decorate
 
 
-def takes_types(fun):
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def takes_types(fun: _Function) -> _Function:
     """Says of a function that it asks for no values: its arguments may be types, and so may those of a function that it
     is the method of or was made from."""
-    fun._takes_types = True
+    fun._takes_types = True  # type: ignore[attr-defined]
     return fun
 
 

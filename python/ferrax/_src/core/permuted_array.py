@@ -12,7 +12,7 @@ Invariant: `order` is no identity: what lies row by row is an `Array` as any oth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
