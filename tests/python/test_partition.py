@@ -230,6 +230,22 @@ def test_windows_of_parts():
             np.testing.assert_array_equal(found, ferrax.jit(fun)(images))
             assert exchanges == [] and found.sharding.spec == batch
 
+    # Windows that lie one behind the other are in one part, those of others are not.
+    space = P(None, ("x", "y"), None, None)
+    tall = np.concatenate([images, images + 1, images - 1, images * 2], 1)[:, :16]
+    for size, step, gathers in ((2, 2, False), (2, 1, True), (3, 3, True)):
+
+        def pooled(x, size=size, step=step):
+            return lax.reduce_window(x, -np.inf, lax.max, (1, size, 1, 1), (1, step, 1, 1), "VALID")
+
+        def slope(x, pooled=pooled):
+            return ferrax.grad(lambda x: (pooled(x) ** 2).sum())(x)
+
+        for fun in (pooled, slope):
+            (found,), exchanges = on_parts(fun, (tall,), (space,), mesh)
+            np.testing.assert_array_equal(found, ferrax.jit(fun)(tall))
+            assert any(e.collective == "all_gather" for e in exchanges) == gathers, (fun, size, step)
+
     keep, add = (ferrax.make_jaxpr(f)(0.0, 0.0).jaxpr for f in (lax.ge, lax.add))
     windows = {"window_dimensions": (1, 2, 2, 1), "window_strides": (1, 2, 2, 1), "padding": ((0, 0),) * 4}
 
@@ -395,7 +411,13 @@ def test_functions_over_some_axes():
     rows = P(("x", "y"))
     for function, ins, specs, said in (
         (lambda v: mapped(jnp.sin, P("x"), P("x"))(v + 1), [P("x", "y")], [P("x", "y")], []),
-        (lambda v: mapped(lambda c: (c.T, lax.pmax(c, "x")), P("x"), (P(None, "x"), P()))(v), [P("x", "y")], [P("y", "x"), P(None, "y")], [("all_gather", ("y",))]),
+        (lambda v: mapped(lambda c: (c.T, lax.pmax(c, "x")), P("x"), (P(None, "x"), P()))(v), [P("x", "y")], [P("y", "x"), P(None, "y")], []),
+        (lambda v: mapped(lambda c: lax.psum(c, "x") + lax.ppermute(c, "x", [(0, 1), (2, 3)]), P("x"), P("x"))(v), [P("x", "y")], [P("x", "y")], []),
+        (lambda v: mapped(lambda c: lax.all_gather(c, "x").sum(0), P("x"), P("x"))(v), [P("x", "y")], [P("x", "y")], []),
+        (lambda v: mapped(lambda c: lax.psum_scatter(c, "x", tiled=True), P(), P("x"))(v), [P(None, "y")], [P("x", "y")], []),
+        (lambda v: mapped(lambda c: lax.psum_scatter(c, "x"), P(), P("x"))(v[:4]), [P(None, "y")], None, []),
+        (lambda v: mapped(lambda c: lax.all_to_all(c, "x", 0, 0, tiled=True), P("x"), P("x"))(v), [P("x", "y")], [P("x", "y")], []),
+        (lambda v: mapped(lambda c: lax.all_gather(c, "x", axis=1, tiled=True), P("x"), P("x"))(v), [P("x", "y")], None, [("all_gather", ("y",))]),
         (lambda v: mapped(lambda c: c.sum(1), P("x"), P("x"))(v), [P("x", "y")], [P("x")], [("psum", ("y",))]),
         (lambda v, w: ferrax.jit(mapped(lambda c, w: c @ w, (P("x"), P()), P("x")))(v, w), [P("x", "y"), P("y")], [P("x")], [("psum", ("y",))]),
         (lambda v: mapped(lambda c: jnp.sort(c, 0), P("x"), P("x"))(v), [rows], [rows], [("all_gather", ("y",))]),

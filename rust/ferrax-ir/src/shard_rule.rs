@@ -91,6 +91,26 @@ impl ShardRule {
         rule
     }
 
+    /// Along this axis a block of so many elements of some arrays goes with one element of the others: blocks are cut together, where
+    /// arrays have whole ones; an axis that is neither stays as it is.
+    pub fn in_blocks(&mut self, axis: usize, block: usize, inputs: &[Extents<'_>], outputs: &[Extents<'_>]) {
+        let sizes = inputs.iter().chain(outputs).filter_map(|extents| extents.sizes.get(axis));
+        let Some(whole) = sizes.clone().max().copied() else { return };
+        let count = whole / block.max(1);
+        if block < 2 || count * block != whole || !sizes.clone().all(|&size| size == whole || size == count) {
+            return;
+        }
+        let first = self.factors.len() as u16;
+        self.factors.push(Factor { size: count, cut: Cut::Pass });
+        self.factors.push(Factor { size: block, cut: Cut::Whole });
+        let arrays = self.operands.iter_mut().zip(inputs).chain(self.results.iter_mut().zip(outputs));
+        for (factors, extents) in arrays {
+            if let (Some(own), Some(&size)) = (factors.get_mut(axis), extents.sizes.get(axis)) {
+                *own = if size == whole { smallvec![first, first + 1] } else { smallvec![first] };
+            }
+        }
+    }
+
     /// The leading axes are cut together: what comes behind them is whole.
     pub fn leading(count: usize, inputs: &[Extents<'_>], outputs: &[Extents<'_>]) -> ShardRule {
         let mut rule = ShardRule::apart(inputs, outputs);

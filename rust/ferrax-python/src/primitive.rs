@@ -134,8 +134,9 @@ impl PythonPrimitive {
 }
 
 impl PythonPrimitive {
-    /// The axes along which elements depend on others, if the primitive says that parts along all others are made alike.
-    pub fn coupled(&self) -> Result<Option<Vec<usize>>> {
+    /// The axes along which elements depend on others, if the primitive says that parts along all others are made alike; and of
+    /// how many elements the blocks along such an axis are that depend on each other alone, 0 if there are none.
+    pub fn coupled(&self) -> Result<Option<Vec<(usize, usize)>>> {
         Python::attach(|py| rule(py, "coupled_axes")?.call1((&*self.primitive, &*self.params))?.extract())
             .map_err(stash)
     }
@@ -300,7 +301,12 @@ impl Rules for PythonPrimitive {
     /// As the primitive says; else a guess.
     fn shard(&self, inputs: &[Extents<'_>], outputs: &[Extents<'_>]) -> Result<ShardRule> {
         Ok(match self.coupled()? {
-            Some(axes) => ShardRule::coupled(&axes, inputs, outputs),
+            Some(axes) => {
+                let (coupled, _): (Vec<_>, Vec<_>) = axes.iter().copied().unzip();
+                let mut rule = ShardRule::coupled(&coupled, inputs, outputs);
+                axes.iter().for_each(|&(axis, block)| rule.in_blocks(axis, block, inputs, outputs));
+                rule
+            }
             None => ShardRule::alike(inputs, outputs),
         })
     }

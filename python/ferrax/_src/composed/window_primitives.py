@@ -50,15 +50,19 @@ def _static(value):
 _known = functools.lru_cache(maxsize=256)(_windows.Windows)
 
 
-def spanned_axes(**params) -> list[int]:
-    """The axes along which windows have more than the element at their place."""
-    plain = {"padding": (0, 0)}
-    values = [
-        [_static(value) == plain.get(name, 1) for value in params[name]]
-        for name in _FIELDS
-        if name in params
-    ]
-    return [axis for axis, kept in enumerate(zip(*values)) if not all(kept)]
+def spanned_axes(**params) -> list[tuple[int, int]]:
+    """The axes along which windows have more than the element at their place, each with the size of windows that lie
+    one behind the other, else 0."""
+    names = [name for name in _FIELDS if name in params]
+    found = []
+    for axis, values in enumerate(zip(*(params[name] for name in names))):
+        of_axis = dict(zip(names, map(_static, values)))
+        size, stride = of_axis["window_dimensions"], of_axis["window_strides"]
+        dense = of_axis.get("base_dilation", 1) == of_axis.get("window_dilation", 1) == 1
+        apart = dense and size == stride and of_axis["padding"] == (0, 0)
+        if not apart or size > 1:
+            found.append((axis, size if apart else 0))
+    return found
 
 
 def _batched_params(params, dim):

@@ -13,7 +13,7 @@ use ferrax_ir::ops::{AxisReduceKind, Cond, Scan, While};
 use ferrax_ir::rules::{AccumulatorKind, Extents, Rules};
 use ferrax_ir::shard_rule::Cut;
 use ferrax_ir::{
-    Atom, DType, Dim, Equation, Op, Program, Result, Sizes, Tensor, Type, Var, View, internal_error,
+    Atom, DType, Dim, Effect, Equation, Op, Program, Result, Sizes, Tensor, Type, Var, View, internal_error,
     unsupported,
 };
 use smallvec::SmallVec;
@@ -74,7 +74,10 @@ pub fn partition(
         specs.push(spec);
     }
     let Lane { b, mut said, .. } = lane;
-    let (mut program, together) = hoist_sums(&b.finish(atoms))?;
+    // What the program itself sums over axes of a mesh it sums where it says.
+    let own_sums = program.effects.iter().any(|effect| matches!(effect, Effect::NamedAxis(_)));
+    let whole = b.finish(atoms);
+    let (mut program, together) = if own_sums { (whole, Vec::new()) } else { hoist_sums(&whole)? };
     for Together { source, bytes, steps } in together {
         let of_steps = |one: &&mut Communication| one.source == source && one.bytes == bytes;
         if let Some(one) = said.iter_mut().find(of_steps) {
@@ -262,7 +265,8 @@ impl Walk<'_> {
         let (wanted, Step { program, equation, .. }) = (self.wanted(lane, step), step);
         let none_cut = |spec: &Spec| spec.iter().all(|axis| axis.is_empty());
         let idle = wanted.iter().all(none_cut) && operands.iter().all(|part| none_cut(&part.spec));
-        if idle || !equation.op.effects().is_empty() {
+        let effects = equation.op.effects();
+        if idle || !effects.iter().all(|effect| matches!(effect, Effect::NamedAxis(_))) {
             return all_of_it(lane, step, operands);
         }
         let types: Vec<_> = equation.inputs.iter().map(|atom| program.type_of(atom)).collect();

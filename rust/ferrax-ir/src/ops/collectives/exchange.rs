@@ -14,8 +14,11 @@ use super::super::reduce::check_number;
 use super::groups::{by_group, stacked};
 use super::reductions::device_sum;
 use super::{Groups, beside, merge_axes, only, shared, split_axis, times_size};
-use crate::rules::{self, Batch, Batched, Jvp, Row, Rules, Types};
-use crate::{ArrayType, Atom, Builder, Dim, Result, Tensor, Type, internal_error, op_struct, value_error};
+use crate::rules::{self, Batch, Batched, Extents, Jvp, Row, Rules, Types};
+use crate::shard_rule::{Cut, ShardRule};
+use crate::{
+    ArrayType, Atom, Axes, Builder, Dim, Result, Tensor, Type, internal_error, op_struct, value_error,
+};
 
 op_struct! {
     /// The arrays of all lanes along a new axis or, if `tiled`, one after the other along an old one.
@@ -65,6 +68,22 @@ fn check_size(op: &str, made_for: &Dim, size: &Dim) -> Result<()> {
         return Ok(());
     }
     Err(internal_error!("{op} for {made_for} lanes is batched over {size}"))
+}
+
+/// Axes of an array are cut alike before and after, but for that along which lanes are: part of it if `tiled`, else an axis that
+/// one of the arrays has more.
+fn beside_axis(tiled: bool, axis: usize, inputs: &[Extents<'_>], outputs: &[Extents<'_>]) -> ShardRule {
+    if tiled {
+        return ShardRule::coupled(&[axis], inputs, outputs);
+    }
+    let mut rule = ShardRule::apart(inputs, outputs);
+    let (before, after) = (inputs[0].sizes.len(), outputs[0].sizes.len());
+    for kept in 0..before.min(after) {
+        let behind = kept + usize::from(kept >= axis);
+        let (from, to) = if before > after { (behind, kept) } else { (kept, behind) };
+        rule.share(0, from, 0, to, Cut::Pass);
+    }
+    rule
 }
 
 impl Row for AllGather {
@@ -130,6 +149,10 @@ impl Rules for AllGather {
 
     fn is_shared(&self) -> bool {
         self.axis_index_groups.is_none()
+    }
+
+    fn shard(&self, inputs: &[Extents<'_>], outputs: &[Extents<'_>]) -> Result<ShardRule> {
+        Ok(beside_axis(self.tiled, self.all_gather_dimension, inputs, outputs))
     }
 
     rules_over_axes!(|op| &op.axis_name);
@@ -206,6 +229,10 @@ impl Rules for ReduceScatter {
         one_batched(if self.tiled { split_axis(b, sum, axis, eqn.size)? } else { sum }, axis)
     }
 
+    fn shard(&self, inputs: &[Extents<'_>], outputs: &[Extents<'_>]) -> Result<ShardRule> {
+        Ok(beside_axis(self.tiled, self.scatter_dimension, inputs, outputs))
+    }
+
     rules_over_axes!(|op| &op.axis_name);
 }
 
@@ -270,6 +297,10 @@ impl Rules for AllToAll {
         let received = b.move_axis(blocks, self.split_axis + 1, 0)?;
         let placed = b.move_axis(received, 1, self.concat_axis + 1)?;
         one_batched(merge_axes(b, placed, self.concat_axis + 1)?, 0)
+    }
+
+    fn coupled_axes(&self, _: usize) -> Option<Axes> {
+        Some(Axes::from_slice(&[self.split_axis, self.concat_axis]))
     }
 
     rules_over_axes!(|op| [&op.axis_name]);

@@ -173,6 +173,11 @@ impl Rules for AxisReduce {
         if self.axis_index_groups.is_some() { operands } else { operands.without_names(&self.axes) }
     }
 
+    /// Along the array's own axes each element is by itself.
+    fn coupled_axes(&self, _: usize) -> Option<Axes> {
+        Some(Axes::new())
+    }
+
     rules_over_axes!(|op| &op.axes);
 }
 
@@ -311,6 +316,11 @@ impl Rules for Ppermute {
         one_batched(permuted, dim)
     }
 
+    /// Along the array's own axes each element is by itself.
+    fn coupled_axes(&self, _: usize) -> Option<Axes> {
+        Some(Axes::new())
+    }
+
     rules_over_axes!(|op| &op.axis_name);
 }
 
@@ -368,6 +378,11 @@ impl Rules for Pbroadcast {
 
     fn is_shared(&self) -> bool {
         true
+    }
+
+    /// Along the array's own axes each element is by itself.
+    fn coupled_axes(&self, _: usize) -> Option<Axes> {
+        Some(Axes::new())
     }
 
     rules_over_axes!(|op| [&op.axis_name]);
