@@ -349,8 +349,8 @@ axis_primitive_batchers = Rules("batching rule")
 fancy_primitive_batchers = Rules("batching rule")
 lowerings = Rules("lowering")
 # Of primitives whose operands and results have the same axes: functions from parameters to the axes along which
-# elements depend on others, and of how many elements the blocks along each are that depend on each other alone, one of
-# which goes with one element of smaller arrays; 0 if there are none. Parts along all other axes are made of parts alike.
+# elements depend on others, and of how many elements the blocks along each are that depend on each other alone, a block
+# with one element of smaller arrays; 0 if there are none. Parts along all other axes are made of parts alike.
 coupled_axes: dict[Any, Callable[..., Any]] = {}
 # Ops that only files hold.
 IN_FILES = frozenset({"linear_call", "custom_linear_solve", "custom_vmap_call"})
