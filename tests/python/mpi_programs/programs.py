@@ -67,9 +67,6 @@ def programs(mesh):
         later = lax.cond(lax.axis_index("x") > 1, lambda: jnp.cos(x), lambda: x + 1)
         return cut + lax.psum(later, "x"), total.sum(1, keepdims=True) * lax.pmax(x, "x"), lax.all_gather(turned, "x")
 
-    def over_y(w, x):
-        return lax.pmean((jnp.tanh(x[:, :4] * w[0]) ** 2).sum(), "y")
-
     both, whole = P(("x", "y")), P()
     mapped = lambda f, i, o, **k: fx.shard_map(f, mesh=mesh, in_specs=i, out_specs=o, **k)  # noqa: E731
     out = (both, both, both, P("y"), P("x"), P("x", "y"))
@@ -90,8 +87,6 @@ def programs(mesh):
     some = mapped(over_x, (P("x"),), (P("x"), P("x"), P(None, "x")), axis_names={"x"})
     yield "one axis", some, (X,)
     yield "one axis, jitted", fx.jit(lambda x: jnp.cos(some(x * 2)[0])), (X,)
-    lossy_y = mapped(over_y, (whole, P("y")), whole, axis_names={"y"})
-    yield "gradient over one axis", fx.jit(fx.grad(lossy_y, argnums=(0, 1))), (W, X)
     powers = fx.jit(powered, static_argnums=(1,), static_argnames="how")
     yield "static", lambda x: [powers(x, 2, 3.0), powers(x, 3, how="tiled"), powers(x, n=3)], (X,)
     yield "two functions", fx.jit(lambda w, x: steps(w, mapped(chosen, (both,), both)(x))[0] * 2), (W, X)
@@ -136,6 +131,15 @@ def whole_programs(mesh):
         total, sums, ranked = mapped(w * 2, jnp.sin(x))
         return total + 1, sums * 2, ranked, fx.grad(lambda w: mapped(w, x)[0].sum())(w)
 
+    def slopes(w, x):
+        """The sum along the other axis is that of parts, too."""
+        score = fx.shard_map(
+            lambda w, x: lax.pmean((jnp.tanh(x[:, :4] * w[0]) ** 2).sum(), "y"), mesh=mesh,
+            in_specs=(P(), P("y")), out_specs=P(), axis_names={"y"},
+        )  # fmt: skip
+        return fx.grad(score, argnums=(0, 1))(w, x)
+
+    yield "slopes over one axis", slopes, (W, X), (P(), P(("x", "y")))
     yield "some axes", some, (W, X), (P("y"), P("x", "y"))
     yield "training", step, (W, X), (P(), P(("x", "y")))
     yield "training in parts", step, (W, X), (P(None, "y"), P("x"))
