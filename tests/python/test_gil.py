@@ -52,7 +52,7 @@ def test_others_go_on(name):
         nonlocal ticks
         while not stop.is_set():
             ticks += 1
-            time.sleep(0.001)
+            time.sleep(0.0002)
 
     thread = threading.Thread(target=tick)
     thread.start()
