@@ -68,25 +68,40 @@ def run(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     )
     given = [_frames(x, sharding, cut) for x, sharding, cut in zip(args, shardings, in_dims)]
     results = apply_program(program, given)
-    devices = _devices(mesh)
-    outputs = []
-    for result, dim, spec in zip(results, out_dims, params["out_specs"]):
-        sharding = NamedSharding(mesh, spec)
-        part_shape = result.shape if dim is None else result.shape[:dim] + result.shape[dim + 1 :]
-        shape = [size * count for size, count in zip(part_shape, sharding._parts(len(part_shape)))]
-        parts = {}
-        for number, device in enumerate(devices):
-            part = result if dim is None else index_in_dim(result, number, dim, keepdims=False)
-            part = alias(part) if sharding._holds_sum(device) else full_like(part, 0)
-            parts[device] = place(part, SingleDeviceSharding(device))
-        outputs.append(of_parts(shape, sharding, parts, result.dtype, result.weak_type))
-    return outputs
+    specs = params["out_specs"]
+    return [_result(result, dim, mesh, spec) for result, dim, spec in zip(results, out_dims, specs)]
+
+
+def _result(frames, dim, mesh, spec):
+    """The array whose parts on this process's devices are these, along an axis, or all the same."""
+    sizes = frames.shape if dim is None else frames.shape[:dim] + frames.shape[dim + 1 :]
+    sharding, shape, devices, holders = _laid_out(mesh, spec, sizes)
+
+    def part(number):
+        own = frames if dim is None else index_in_dim(frames, number, dim, keepdims=False)
+        return alias(own) if number in holders else full_like(own, 0)
+
+    if shape == sizes:
+        # One tile, which this process has: as `of_parts` finds, the first device's.
+        return place(part(devices.index(sharding._addressable_device_assignment[0])), sharding)
+    parts = {device: place(part(number), SingleDeviceSharding(device)) for number, device in enumerate(devices)}
+    return of_parts(shape, sharding, parts, frames.dtype, frames.weak_type)
+
+
+@functools.lru_cache(4096)
+def _laid_out(mesh, spec, sizes):
+    """Of an array with parts of these sizes: the sharding, the shape, this process's devices, and which of these hold
+    what their tile is."""
+    sharding, devices = NamedSharding(mesh, spec), _devices(mesh)
+    shape = tuple(size * count for size, count in zip(sizes, sharding._parts(len(sizes))))
+    holders = {number for number, device in enumerate(devices) if sharding._holds_sum(device)}
+    return sharding, shape, devices, holders
 
 
 def _check(mesh) -> None:
-    joined = ranks.current()
-    numbers = sorted(_number(device, len(_devices(mesh))) for device in mesh.devices.flat)
-    if numbers != list(range(joined.processes * len(_devices(mesh)))):
+    joined, each = ranks.current(), len(_devices(mesh))
+    numbers = sorted(_number(device, each) for device in mesh.devices.flat)
+    if numbers != list(range(joined.processes * each)):
         raise NotImplementedError(
             f"shard_map over several processes: the mesh must have each device of all {joined.processes} processes "
             f"once, got {mesh}"
