@@ -33,13 +33,18 @@ def test_bytes_in_use_follow_arrays():
 
 
 def test_small_arrays_are_counted_and_tiny_ones_have_no_memory_of_their_own():
-    arrays = [jnp.zeros(1000, np.int8) + np.int8(n) for n in range(3)]
-    before = stats()["bytes_in_use"]
-    arrays += [jnp.zeros(1000, np.int8) + np.int8(n) for n in range(100)]
-    assert 100_000 <= stats()["bytes_in_use"] - before <= 140_000
-    before = stats()["bytes_in_use"]
-    arrays += [jnp.zeros(16, np.int8) + np.int8(n) for n in range(100)]
-    assert stats()["bytes_in_use"] == before
+    """In most rounds: what tests before this one left to other threads takes and gives memory, too."""
+
+    def taken(size):
+        arrays, found = [], []
+        for _ in range(7):
+            before = stats()["bytes_in_use"]
+            arrays += [jnp.zeros(size, np.int8) + np.int8(n) for n in range(100)]
+            found.append(stats()["bytes_in_use"] - before)
+        return sorted(found)[3]
+
+    assert 100_000 <= taken(1000) <= 140_000
+    assert taken(16) == 0
 
 
 def test_the_peak_is_that_of_programs_too():
