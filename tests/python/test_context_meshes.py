@@ -88,18 +88,22 @@ def other_axes(S):
     }
 
 
+def over_other_axes(S, kind, function):
+    """What a function gives, jitted, of a divided array within a context whose mesh has other axes."""
+    mesh = S.jax.make_mesh((2, 2), ("x", "y"), axis_types=(getattr(S.jax.sharding.AxisType, kind),) * 2)
+    with S.jax.set_mesh(mesh):
+        x = S.jax.device_put(np.arange(16.0).reshape(8, 2), S.jax.P("x", "y"))
+        other = mesh.abstract_mesh.update(axis_sizes=(4, 1), axis_names=("a", "b"))
+        out = S.jax.jit(within(S, other, function))(x)
+        parts = [(shard.device.id, str(shard.index)) for shard in out.addressable_shards]
+        return over(out), parts, np.asarray(out)
+
+
 @pytest.mark.parametrize("name", list(other_axes(FERRAX)))
 def test_constraints_over_other_axes_divide_arrays(name):
     @same
     def case(S):
-        kinds = S.jax.sharding.AxisType
-        mesh = S.jax.make_mesh((2, 2), ("x", "y"), axis_types=(kinds.Auto,) * 2)
-        with S.jax.set_mesh(mesh):
-            x = S.jax.device_put(np.arange(16.0).reshape(8, 2), S.jax.P("x", "y"))
-            other = mesh.abstract_mesh.update(axis_sizes=(4, 1), axis_names=("a", "b"))
-            out = S.jax.jit(within(S, other, other_axes(S)[name]))(x)
-            parts = [(shard.device.id, str(shard.index)) for shard in out.addressable_shards]
-            return over(out), parts, np.asarray(out)
+        return over_other_axes(S, "Auto", other_axes(S)[name])
 
     case()
 
@@ -107,14 +111,7 @@ def test_constraints_over_other_axes_divide_arrays(name):
 def test_arrays_resharded_over_other_explicit_axes_are_divided_so():
     @same
     def case(S):
-        kinds = S.jax.sharding.AxisType
-        mesh = S.jax.make_mesh((2, 2), ("x", "y"), axis_types=(kinds.Explicit,) * 2)
-        with S.jax.set_mesh(mesh):
-            x = S.jax.device_put(np.arange(16.0).reshape(8, 2), S.jax.P("x", "y"))
-            other = mesh.abstract_mesh.update(axis_sizes=(4, 1), axis_names=("a", "b"))
-            out = S.jax.jit(within(S, other, lambda x: S.jax.reshard(x, S.jax.P(("a", "b"), None)) * 2))(x)
-            parts = [(shard.device.id, str(shard.index)) for shard in out.addressable_shards]
-            return over(out), parts, np.asarray(out)
+        return over_other_axes(S, "Explicit", lambda x: S.jax.reshard(x, S.jax.P(("a", "b"), None)) * 2)
 
     case()
 

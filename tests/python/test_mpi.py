@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from mpi_launch import needs_mpi, no_two_hosts, run, run_on_two_hosts, run_text, start
+from mpi_launch import needs_mpi, needs_two_hosts, run, run_on_two_hosts, run_text, start
 
 from ferrax.experimental import checkpoint
 
@@ -85,10 +85,9 @@ def test_all_end_with_one(kind, expected):
     assert time.monotonic() - begin < 30
 
 
+@needs_two_hosts
 def test_two_hosts():
     """They share no memory: what one has of the other came over the network between them."""
-    if why := no_two_hosts():
-        pytest.skip(why)
     status, out, err = run_on_two_hosts("collectives.py", "2")
     assert status == 0, err
     *lines, sent = out.splitlines()
@@ -96,10 +95,9 @@ def test_two_hosts():
     assert int(sent) > 1_000_000
 
 
+@needs_two_hosts
 @pytest.mark.parametrize("kind", ["raise", "kill"])
 def test_all_hosts_end_with_one_process(kind):
-    if why := no_two_hosts():
-        pytest.skip(why)
     begin = time.monotonic()
     status, out, _ = run_on_two_hosts("failures.py", kind)
     assert status != 0 and "nothing happened" not in out

@@ -14,6 +14,7 @@ from typing import Any
 from ferrax._src import core
 from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import named_axes
+from ferrax._src.core.explicit_types import with_axis
 from ferrax._src.core.layout import Format, Layout, order_of, refuse_order
 from ferrax._src.core.mesh import (
     AxisType,
@@ -108,10 +109,8 @@ def _reshard_batch(size, axis_name, trace_type, args, dims, /, *, dst_sharding, 
     (x,), (dim,) = args, dims
     explicit = dst_sharding.mesh.explicit_axes
     over = tuple(name for name in named_axes.batched_over() if name in explicit)
-    entries = list(filled(dst_sharding.spec, x.ndim - 1).partitions)
-    entries.insert(dim, over)
-    spec = dst_sharding.spec.update(partitions=entries)
-    return reshard_p.bind(x, dst_sharding=dst_sharding.update(spec=spec), concrete_mesh=concrete_mesh), dim
+    of_element = dst_sharding.update(spec=filled(dst_sharding.spec, x.ndim - 1))
+    return reshard_p.bind(x, dst_sharding=with_axis(of_element, dim, over), concrete_mesh=concrete_mesh), dim
 
 
 primitive_jvps[reshard_p] = _reshard_jvp

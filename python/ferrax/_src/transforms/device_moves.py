@@ -19,7 +19,9 @@ import numpy as np
 
 from ferrax._src import core
 from ferrax._src.core import placement, primitives
+from ferrax._src.core.explicit_types import with_axis
 from ferrax._src.core.jaxpr import Jaxpr, bind_equation, interpret
+from ferrax._src.core.partition import filled
 from ferrax._src.core.placements import place, placed, placement as placement_of
 from ferrax._src.core.primitives import (
     axis_primitive_batchers,
@@ -114,9 +116,7 @@ def _with_axis(where, rank, dim):
     """A place of an element as one of a batch along `dim`."""
     if dim is None or not isinstance(where, NamedSharding):
         return where
-    entries = [*where.spec.partitions, *[None] * (rank - len(where.spec))]
-    entries.insert(dim, None)
-    return where.update(spec=where.spec.update(partitions=entries))
+    return with_axis(where.update(spec=filled(where.spec, rank)), dim, None)
 
 
 primitive_jvps[device_put_p] = _put_jvp

@@ -176,15 +176,8 @@ class _Runner(NamedTuple):
 class FormattedFunction(placed_jit.PlacedFunction):
     """A jitted function with formats of its arguments, of its results, or of both."""
 
-    def __init__(
-        self,
-        jitted: Any,
-        in_shardings: Any,
-        out_shardings: Any,
-        device: Device | None = None,
-        asked: tuple[bool, bool] = (False, False),
-    ) -> None:
-        super().__init__(jitted, in_shardings, out_shardings, device, asked)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         said = tree_util.tree_leaves((self._in, self._out), is_leaf=placed_jit.is_leaf)
         self._has_layouts = any(map(_is_stated, said))
         # By trees, types and orders of arguments, and the mesh in use; None where all lie row by row.
