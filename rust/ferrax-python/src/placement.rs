@@ -302,11 +302,7 @@ pub fn place_at_once(
     let answer = match known {
         Some(answer) => answer,
         None => {
-            let mut builder = Builder::new(op.name());
-            let inputs: SmallVec<[_; 4]> = key.1.iter().map(|ty| builder.input(ty.clone())).collect();
-            let outputs = builder.emit(op.clone(), &inputs).py(py)?;
-            let program = builder.finish(outputs.into_iter().map(ferrax_ir::Atom::Var));
-            let answer = asked(py, &PyProgram::new(Arc::new(program)), &key.2)?;
+            let answer = asked(py, &alone(py, op, &key.1, None)?, &key.2)?;
             let mut known = OF_OPS.lock().unwrap_or_else(PoisonError::into_inner);
             if known.len() >= KEPT_OF_OPS {
                 known.clear();
@@ -327,14 +323,19 @@ pub fn place_op(
     operands: &[Operand<'_>],
     results: &[Py<Array>],
 ) -> PyResult<()> {
+    place_results(py, &alone(py, op, &trace::types(operands), types)?, operands, results)
+}
+
+/// The program of one op of operands of these types; `results` are those of its results where it has no type rule.
+fn alone(py: Python<'_>, op: &Op, operands: &[Type], results: Option<&[Type]>) -> PyResult<PyProgram> {
     let mut builder = Builder::new(op.name());
-    let inputs: SmallVec<[_; 4]> = trace::types(operands).into_iter().map(|ty| builder.input(ty)).collect();
-    let outputs = match types {
+    let inputs: SmallVec<[_; 4]> = operands.iter().map(|ty| builder.input(ty.clone())).collect();
+    let outputs = match results {
         Some(types) => builder.emit_typed(op.clone(), &inputs, types.iter().cloned()),
         None => builder.emit(op.clone(), &inputs).py(py)?,
     };
     let program = builder.finish(outputs.into_iter().map(ferrax_ir::Atom::Var));
-    place_results(py, &PyProgram::new(Arc::new(program)), operands, results)
+    Ok(PyProgram::new(Arc::new(program)))
 }
 
 /// As `place_results`, of an elementwise op whose operands are broadcast.

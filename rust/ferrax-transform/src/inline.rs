@@ -11,8 +11,8 @@ use ferrax_ir::ops::Call;
 use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{Program, Result};
 
-use crate::memo::Memo;
-use crate::rewrite::{Rewriter, share};
+use crate::memo::{Memo, Pass};
+use crate::rewrite::Rewriter;
 
 /// Which calls are inlined.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -36,18 +36,22 @@ struct Inliner {
     callees: Memo<(), Arc<Program>>,
 }
 
-impl Inliner {
+impl Pass for Inliner {
+    fn done(&mut self) -> &mut Memo<(), Arc<Program>> {
+        &mut self.callees
+    }
+
     fn program(&mut self, program: &Program) -> Result<Program> {
         let mut rewriter = Rewriter::with_inputs(program);
         rewriter.constants(|_| true);
         for equation in &program.equations {
             let View::Call(call) = equation.op.view() else {
-                let op = equation.op.map_programs(|callee| self.callee(callee))?;
+                let op = equation.op.map_programs(|callee| self.inner(callee))?;
                 let inputs = rewriter.atoms(&equation.inputs)?;
                 rewriter.copy_as(equation, op, &inputs)?;
                 continue;
             };
-            let callee = self.callee(&call.program)?;
+            let callee = self.inner(&call.program)?;
             let inside = match self.which {
                 Inline::Marked => call.inline,
                 Inline::UpTo(limit) => call.inline || callee.equations.len() <= limit,
@@ -66,14 +70,5 @@ impl Inliner {
             }
         }
         rewriter.finish(&program.outputs)
-    }
-
-    /// The callee with its own calls inlined.
-    fn callee(&mut self, callee: &Arc<Program>) -> Result<Arc<Program>> {
-        if let Some(found) = self.callees.get(callee, ()) {
-            return Ok(found);
-        }
-        let inlined = share(self.program(callee)?, callee);
-        Ok(self.callees.insert(callee, (), inlined))
     }
 }

@@ -6,8 +6,10 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use ferrax_ir::Program;
+use ferrax_ir::{Program, Result};
 use rustc_hash::FxHashMap;
+
+use crate::rewrite::share;
 
 /// A transformed callee, with a flag for each of its inputs or outputs.
 pub(crate) type Flagged = (Arc<Program>, Arc<[bool]>);
@@ -30,5 +32,21 @@ impl<K: Hash + Eq, V: Clone> Memo<K, V> {
     pub fn insert(&mut self, program: &Arc<Program>, key: K, value: V) -> V {
         self.entries.insert((Arc::as_ptr(program).addr(), key), (program.clone(), value.clone()));
         value
+    }
+}
+
+/// A pass that makes a program of a program, of each sub-program once.
+pub(crate) trait Pass {
+    fn done(&mut self) -> &mut Memo<(), Arc<Program>>;
+
+    fn program(&mut self, program: &Program) -> Result<Program>;
+
+    /// What the pass makes of a sub-program.
+    fn inner(&mut self, inner: &Arc<Program>) -> Result<Arc<Program>> {
+        if let Some(found) = self.done().get(inner, ()) {
+            return Ok(found);
+        }
+        let program = share(self.program(inner)?, inner);
+        Ok(self.done().insert(inner, (), program))
     }
 }

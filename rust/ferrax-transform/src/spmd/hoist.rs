@@ -11,8 +11,8 @@ use ferrax_ir::ops::{AxisReduce, AxisReduceKind, Binary, Scan};
 use ferrax_ir::{Atom, Equation, Op, Program, Result, Source, Var};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::memo::Memo;
-use crate::rewrite::{Rewriter, share};
+use crate::memo::{Memo, Pass};
+use crate::rewrite::Rewriter;
 
 /// A sum that was made of the terms of so many steps together, which were so many bytes.
 pub struct Together {
@@ -51,7 +51,11 @@ impl Left<'_> {
     }
 }
 
-impl Hoist {
+impl Pass for Hoist {
+    fn done(&mut self) -> &mut Memo<(), Arc<Program>> {
+        &mut self.done
+    }
+
     fn program(&mut self, program: &Program) -> Result<Program> {
         let mut rewriter = Rewriter::with_inputs(program);
         rewriter.constants(|_| true);
@@ -65,15 +69,9 @@ impl Hoist {
         }
         rewriter.finish(&program.outputs)
     }
+}
 
-    fn inner(&mut self, inner: &Arc<Program>) -> Result<Arc<Program>> {
-        if let Some(found) = self.done.get(inner, ()) {
-            return Ok(found);
-        }
-        let program = share(self.program(inner)?, inner);
-        Ok(self.done.insert(inner, (), program))
-    }
-
+impl Hoist {
     fn scan(
         &mut self,
         rewriter: &mut Rewriter<'_>,

@@ -10,8 +10,8 @@ use ferrax_ir::rules::{Lowering, Rules};
 use ferrax_ir::{Op, Program, Result, View, internal_error};
 
 use crate::inline::{Inline, inline};
-use crate::memo::Memo;
-use crate::rewrite::{Rewriter, share};
+use crate::memo::{Memo, Pass};
+use crate::rewrite::Rewriter;
 
 /// Whether an op is not opened.
 pub type Stays<'a> = &'a dyn Fn(&Op) -> Result<bool>;
@@ -39,7 +39,11 @@ struct Round<'a> {
     changed: bool,
 }
 
-impl Round<'_> {
+impl Pass for Round<'_> {
+    fn done(&mut self) -> &mut Memo<(), Arc<Program>> {
+        &mut self.done
+    }
+
     fn program(&mut self, program: &Program) -> Result<Program> {
         let mut rewriter = Rewriter::with_inputs(program);
         rewriter.constants(|_| true);
@@ -64,13 +68,5 @@ impl Round<'_> {
             }
         }
         rewriter.finish(&program.outputs)
-    }
-
-    fn inner(&mut self, inner: &Arc<Program>) -> Result<Arc<Program>> {
-        if let Some(found) = self.done.get(inner, ()) {
-            return Ok(found);
-        }
-        let program = share(self.program(inner)?, inner);
-        Ok(self.done.insert(inner, (), program))
     }
 }
