@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import collections
 import dataclasses
+import math
 import os
 import pathlib
 import random
@@ -27,6 +28,7 @@ from .workers import FINE, ROOT, Bench
 OUT = ROOT / "fuzz" / "artifacts" / "sizes"
 MEBIBYTE = 1 << 20
 DRAWS = 16  # of inputs, of which JAX's results are looked at
+FAR = 2.0  # times as far off as JAX is no fault
 
 
 class Campaign:
@@ -36,14 +38,18 @@ class Campaign:
         self.bench = Bench(options.module, options.limit)
         self.jax = Bench("jax", options.limit)
 
-    def of_jax(self, program: Program, status: str) -> dict | None:
-        """What the same rules find wrong of JAX. Which way a value is rounded is luck, so inputs are drawn anew."""
+    def of_jax(self, program: Program, found: dict) -> dict | None:
+        """What the same rules find wrong of JAX, or that its derivatives are as far off. Which way a value is rounded is
+        luck, so inputs are drawn anew."""
+        status = found["status"]
         if self.options.strict or not status.startswith("wrong") or program.plan or self.options.module == "jax":
             return None
         for draw in range(DRAWS):
             reply = self.jax.run(dataclasses.replace(program, seed=program.seed + draw))
             if reply["status"].startswith("wrong"):
                 return reply
+            if FAR * reply.get("off", 0.0) > found.get("off", math.inf):
+                return {"status": f"{reply['off']:.2g} off", "message": f"here {found['off']:.2g}"}
         return None
 
     def report(self, program: Program, reply: dict) -> None:
@@ -57,15 +63,15 @@ class Campaign:
         self.found[name] += 1
         if self.found[name] > 1:
             return
-        other = self.of_jax(least, status)
+        last = run(least) if status != "hang" else reply
+        if last["status"] in FINE:
+            last = reply
+        other = self.of_jax(least, last)
         if other:
             self.counts["JAX as well"] += 1
             del self.found[name]
             print(f"JAX as well: {other['status']}: {other['message'][:400]}\n{script(least)}", flush=True)
             return
-        last = run(least) if status != "hang" else reply
-        if last["status"] in FINE:
-            last = reply
         file = options.out / f"{re.sub(r'[^a-z]+', '_', status.lower()).strip('_')[:40]}-{program.seed}.json"
         options.out.mkdir(parents=True, exist_ok=True)
         file.write_text(dataclasses.replace(least, note=f"{status}: {last['message']}").to_json())
@@ -104,7 +110,7 @@ class Campaign:
         for file in files:
             program = Program.from_json(file.read_text())
             reply = self.bench.run(program)
-            if reply["status"] not in FINE and not self.of_jax(program, reply["status"]):
+            if reply["status"] not in FINE and not self.of_jax(program, reply):
                 self.found[file.name] += 1
                 print(f"{file}: {reply['status']}: {reply['message']}\n{script(program)}", flush=True)
         print(f"{len(files)} programs, {len(self.found)} failed")

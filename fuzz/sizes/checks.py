@@ -34,9 +34,9 @@ PRODUCTS = re.compile(r"@|dot|einsum|conv|linalg|attention|fft")
 
 
 class Wrong(Exception):
-    def __init__(self, kind: str, message: str):
+    def __init__(self, kind: str, message: str, **more):
         super().__init__(message)
-        self.kind = kind
+        self.kind, self.more = kind, more
 
 
 def inputs_of(program: Program, seed: int) -> list[np.ndarray]:
@@ -139,16 +139,16 @@ def main(program: Program, module: str, stage) -> dict:
     first = subject.call(subject.compiled, arrays)
     stage("op by op")
     eager = subject.call(subject.function, arrays)
-    derived, parted = program.mode in ("grad", "jvp"), []
+    derived, parted, more = program.mode in ("grad", "jvp"), [], {}
     if subject.ferrax and program.mode == "plain" and os.environ.get(parts.ASKED):
         stage("on parts")
         function, how = parts.on_parts(subject, arrays, program.seed)
         parted = [(f"on parts, {how}", subject.call(function, arrays))]
     stage("reference")
     if derived:
-        message = derivatives.judged(subject, arrays, first, eager, stage)
+        message, more["off"] = derivatives.judged(subject, arrays, first, eager, stage)
         if message:
-            raise Wrong(*message)
+            raise Wrong(*message, **more)
     else:
         for number, given in enumerate(batches):
             for place, expected in enumerate(evaluate(program, given, program.x64())):
@@ -170,7 +170,7 @@ def main(program: Program, module: str, stage) -> dict:
     for place, (a, b) in enumerate(zip(first, eager)):
         if not derived and not PRODUCTS.search(program.function()) and a.tobytes() != b.tobytes():
             raise Wrong("bits fused", f"result {place} has other bits than op by op: {apart(a, b)}")
-    return {"status": "ok", "digest": digest_of(first)}
+    return {"status": "ok", "digest": digest_of(first), **more}
 
 
 def apart(a: np.ndarray, b: np.ndarray) -> str:
@@ -190,7 +190,7 @@ def reply_to(request: dict, module: str, stage) -> dict:
         part = verified if program.plan else {"cut": cut, "main": main}[request["part"]]
         return part(program, module, stage)
     except Wrong as error:
-        return {"status": error.kind, "message": str(error)}
+        return {"status": error.kind, "message": str(error), **error.more}
     except Unsure:
         return {"status": "unsure", "message": "a branch depends on what is not exact"}
     except Exception as error:

@@ -53,8 +53,9 @@ def called(jax, function, program: Program):
 
 
 def judged(subject, arrays, first, eager, stage):
-    """(kind, message) of what is wrong with derivatives, or None."""
-    program = subject.program
+    """(kind, message) of what is wrong with derivatives, or None; and how far they are off those in 64 bits, as a share of
+    these."""
+    program, farthest = subject.program, 0.0
     wide = floats_in(program, arrays, "float64")
     stage("64 bits, op by op")
     exact = subject.call(subject.function, wide)
@@ -85,23 +86,24 @@ def judged(subject, arrays, first, eager, stage):
         own = eager[place].astype(float)
         spread = max(float(np.abs(other[place].astype(float) - own).max()) for other in rounded)
         off = np.abs(own - expected)
+        farthest = max(farthest, float(np.nan_to_num(off, nan=np.inf).max()) / scale)
         if not mixed:
             allowed = 100 * (condition + spread) + (300 + many) * unit * scale + lost
             bad = ~(off <= allowed)
             if bad.mean() > SMOOTH:
-                return "wrong derivative op by op", described(place, bad, eager[place], expected, allowed)
+                return ("wrong derivative op by op", described(place, bad, eager[place], expected, allowed)), farthest
         allowed = 20 * float(np.nan_to_num(off, nan=np.inf).max()) + 20 * condition + (64 + many) * unit * scale + lost
         bad = ~(np.abs(first[place].astype(float) - expected) <= allowed) & np.isfinite(own)
         if bad.any():
-            return "wrong derivative jit", described(place, bad, first[place], expected, allowed)
+            return ("wrong derivative jit", described(place, bad, first[place], expected, allowed)), farthest
         allowed = 1e-7 * scale + (20 * condition if mixed or STEPS.search(program.function()) else 0.0)
         bad = ~(np.abs(compiled[place] - expected) <= allowed)
         if bad.any():
-            return "wrong derivative jit of 64 bits", described(place, bad, compiled[place], expected, allowed)
+            return ("wrong derivative jit of 64 bits", described(place, bad, compiled[place], expected, allowed)), farthest
     if STEPS.search(program.function()) or sum(one.nbytes for one in wide) > 16 << 20:
-        return None
+        return None, farthest
     stage("differences")
-    return by_differences(program, wide, exact, rng)
+    return by_differences(program, wide, exact, rng), farthest
 
 
 def described(place: int, bad, got, expected, allowed: float) -> str:

@@ -100,21 +100,30 @@ def test_crashes_and_hangs_and_errors_are_found():
 
 
 class Answering:
-    """A bench of which programs get these answers, in turn."""
+    """A bench of which programs get these answers, in turn; with numbers, which say how far derivatives are off."""
 
     def __init__(self, *statuses):
         self.statuses = itertools.cycle(statuses)
 
     def run(self, program, fresh=False):
-        return {"status": next(self.statuses), "message": ""}
+        status, *off = next(self.statuses).split(" by ")
+        return {"status": status, "message": "", **{"off": float(far) for far in off}}
 
 
 @pytest.mark.parametrize("of_jax,options,count", [(["ok"], [], 1), (["ok", "wrong jit"], [], 0), (["wrong jit"], ["--strict"], 1)])
 def test_what_is_wrong_of_jax_as_well_is_not_counted(of_jax, options, count, tmp_path):
     campaign = Campaign(arguments(["--shrink", "0", "--out", str(tmp_path), *options]))
-    campaign.bench, campaign.jax = Answering("wrong op by op"), Answering(*of_jax)
+    campaign.bench, campaign.jax = Answering("wrong"), Answering(*of_jax)
     campaign.report(one_line("x0 + 1"), campaign.bench.run(None))
     assert len(campaign.found) == len(list(tmp_path.glob("*.json"))) == count
+
+
+@pytest.mark.parametrize("of_jax,count", [("ok by 1e-3", 0), ("ok by 1e-6", 1)])
+def test_derivatives_of_which_those_of_jax_are_as_far_off_are_not_counted(of_jax, count, tmp_path):
+    campaign = Campaign(arguments(["--shrink", "0", "--out", str(tmp_path)]))
+    campaign.bench, campaign.jax = Answering("wrong by 1e-4"), Answering(of_jax)
+    campaign.report(one_line("x0 + 1"), campaign.bench.run(None))
+    assert len(campaign.found) == count
 
 
 def test_the_reference_has_what_programs_use():
