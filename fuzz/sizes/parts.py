@@ -26,7 +26,7 @@ def cuts(jax, shape, rng):
 def on_parts(subject, arrays, seed):
     """The function that takes all inputs, and how they are cut, as text."""
     from ferrax._src.parallel.partition import partition
-    from ferrax._src.parallel.shard_map import shard_map_p
+    from ferrax._src.parallel.shard_map_primitive import shard_map_p
 
     jax, rng = subject.jax, np.random.default_rng(seed)
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:DEVICES]).reshape(SIZES), NAMES)

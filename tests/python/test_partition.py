@@ -19,7 +19,7 @@ import ferrax
 import ferrax.numpy as jnp
 from ferrax import P, lax
 from ferrax._src.parallel.partition import partition
-from ferrax._src.parallel.shard_map import shard_map_p
+from ferrax._src.parallel.shard_map_primitive import shard_map_p
 
 
 def mesh_of(sizes=(2, 3), names=("x", "y")):

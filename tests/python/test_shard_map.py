@@ -146,7 +146,7 @@ def test_meshes_of_more_devices_are_traced(S):
 
 def test_the_program_over_whole_arrays():
     """What an equation over several devices would compute, which is the meaning it is given."""
-    from ferrax._src.parallel import shard_map
+    from ferrax._src.parallel.shard_map_programs import whole
 
     mesh = ferrax.sharding.AbstractMesh((2, 3), ("x", "y"))
     P = ferrax.P
@@ -162,9 +162,7 @@ def test_the_program_over_whole_arrays():
             out_specs=(P("x"), P(None, ("x", "y")), P(None, "y"), P("y")),
         )
     )(a, b).eqns  # fmt: skip
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shard_map, "_check_mesh", lambda mesh: None)
-        found = shard_map._whole(jnp.array(a), jnp.array(b), **eqn.params)
+    found = whole(jnp.array(a), jnp.array(b), **eqn.params)
     blocks = a.reshape(2, 6, 3, 2)
     np.testing.assert_allclose(found[0], 2 * blocks.sum(2).reshape(12, 2), rtol=1e-6)
     parts = b.reshape(3, 2, 2, 6)  # y, x, rows, columns

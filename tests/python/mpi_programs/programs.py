@@ -11,7 +11,7 @@ import ferrax as fx
 import ferrax.numpy as jnp
 from ferrax import P, lax
 from ferrax._src.parallel.partition import partition
-from ferrax._src.parallel.shard_map import shard_map_p
+from ferrax._src.parallel.shard_map_primitive import shard_map_p
 
 W = np.sin(np.arange(24.0, dtype=np.float32)).reshape(6, 4)
 X = np.cos(np.arange(96.0, dtype=np.float32)).reshape(16, 6)

@@ -36,8 +36,9 @@ from ferrax._src.core.sharding import NamedSharding, SingleDeviceSharding
 from ferrax._src.lax.creation import full_like
 from ferrax._src.lax.shape import broadcast, concatenate, expand_dims
 from ferrax._src.lax.slicing import index_in_dim
-from ferrax._src.parallel import exchange, ranks, shard_map
+from ferrax._src.parallel import exchange, ranks, shard_map_primitive
 from ferrax._src.parallel.partition import is_over_some, over_all_axes, partition
+from ferrax._src.parallel.shard_map_programs import device_program
 from ferrax._src.transforms import placed_programs, stages
 from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.tree import tree_util
@@ -149,7 +150,7 @@ def _over_all(jaxpr, mesh, in_specs, out_specs, manual, places):
 @functools.lru_cache(256)
 def _framed(jaxpr, mesh, in_specs, out_specs):
     """The program of all devices of this process, and where its inputs and results have the axis of the devices."""
-    program = shard_map.device_program(jaxpr, mesh, in_specs, out_specs, frozenset(mesh.axis_names)).combine_sums()
+    program = device_program(jaxpr, mesh, in_specs, out_specs, frozenset(mesh.axis_names)).combine_sums()
     each = len(_devices(mesh))
     program = _core.replace_named(program, functools.partial(_replacement, mesh, each))
     in_dims = [0 if names_of(spec.partitions) else None for spec in in_specs]
@@ -264,7 +265,7 @@ def _exchange(kind, groups, params, line, together, frames):
 
 exchange_p = Primitive("exchange")
 axis_primitive_batchers[exchange_p] = _batch
-shard_map.over_processes = run
+shard_map_primitive.over_processes = run
 
 
 # ---------------------------------------------------------------------------------------------

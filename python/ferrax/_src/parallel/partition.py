@@ -20,7 +20,8 @@ from ferrax._src.core.mesh import Mesh
 from ferrax._src.core.partition import PartitionSpec, entry_names
 from ferrax._src.core.placements import TYPED, number_of, numbered
 from ferrax._src.core.sharding import NamedSharding, Sharding
-from ferrax._src.parallel.shard_map import device_program, shard_map_p
+from ferrax._src.parallel.shard_map_primitive import shard_map_p
+from ferrax._src.parallel.shard_map_programs import device_program
 from ferrax._src.tracing.staging import stage
 from ferrax._src.transforms import stages
 

@@ -20,7 +20,7 @@ from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.primitives import apply_program, builtin, primitive_jvps
 from ferrax._src.lax.shape import expand_dims, squeeze
 from ferrax._src.parallel.part_jaxprs import know_axes
-from ferrax._src.parallel.shard_map import shard_map_p
+from ferrax._src.parallel.shard_map_primitive import shard_map_p
 from ferrax._src.parallel.shard_map_rules import bind_over, kept_spec, program_of, staged
 from ferrax._src.transforms.ad import Zero
 from ferrax._src.transforms.ad_checkpoint import checkpoint_name, looked_into

@@ -28,7 +28,9 @@ from ferrax._src.core.primitives import (
 from ferrax._src.lax.parallel import pmean, psum
 from ferrax._src.lax.shape import expand_dims, squeeze
 from ferrax._src.parallel.part_jaxprs import on_each_device
-from ferrax._src.parallel.shard_map import differing, named_in, shard_map_p
+from ferrax._src.parallel.shard_map_primitive import shard_map_p
+from ferrax._src.parallel.shard_map_programs import differing
+from ferrax._src.parallel.shard_map_specs import named_in
 from ferrax._src.tracing import staging
 from ferrax._src.transforms.ad import Zero, is_undefined_primal
 

@@ -35,7 +35,7 @@ from ferrax._src.experimental.checkify.error import (
     init_error,
 )
 from ferrax._src.experimental.checkify.primitive import check_p, eager_check_p
-from ferrax._src.parallel.shard_map import shard_map_p, staged_whole
+from ferrax._src.parallel.shard_map_primitive import shard_map_p, staged_whole
 from ferrax._src.tracing import staging
 from ferrax._src.transforms.autodiff import jvp, vjp
 from ferrax._src.transforms.custom_batching import custom_vmap_p
