@@ -186,6 +186,17 @@ def trace_context() -> tuple:
     return tuple(overrides.get(name, state._global) for name, state in _context_states())
 
 
+def own_values() -> dict[str, Any]:
+    """The values of flags that this thread has for itself, for `adopt`."""
+    return dict(_local.__dict__)
+
+
+def adopt(values: dict[str, Any]) -> None:
+    """Gives this thread, which has none, the values that another has for itself."""
+    for name, value in values.items():
+        states[name]._set_local(value)
+
+
 def _context_states():
     return ((name, states[name] if name in states else _of_users[name]) for name in _context)
 

@@ -1,4 +1,5 @@
-"""Programs over the devices of several processes: each process runs the part of its own devices.
+"""Programs over the devices of several processes: each process runs the part of its own devices. So are programs over
+devices of this process with memories of their own, of which each runs its part (`separate_devices`).
 
 What goes in is an equation `shard_map` and arrays of which this process has the parts of its devices; what comes out
 are arrays of the same kind. The devices of a process go in lockstep: the jaxpr of one device's part is batched over
@@ -17,39 +18,28 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ferrax import _core
 from ferrax._src import core
-from ferrax._src.callbacks.callback import io_callback
-from ferrax._src.core import named_axes, propagation
+from ferrax._src.callbacks import separate_devices
+from ferrax._src.callbacks.exchanges import FRAMES, check_mesh, devices_of, replacement
+from ferrax._src.core import propagation
 from ferrax._src.core.avals import ShapeDtypeStruct
-from ferrax._src.core.devices import OF_A_PROCESS
 from ferrax._src.core.global_array import GlobalArray, of_parts, spread
 from ferrax._src.core.mesh import Mesh
 from ferrax._src.core.partition import names_of
 from ferrax._src.core.parts import parts_of
 from ferrax._src.core.placement import device_put
 from ferrax._src.core.placements import alias, place, placement
-from ferrax._src.core.primitives import Primitive, apply_program, axis_primitive_batchers
+from ferrax._src.core.primitives import apply_program
 from ferrax._src.core.sharding import NamedSharding, SingleDeviceSharding
 from ferrax._src.lax.creation import full_like
-from ferrax._src.lax.shape import broadcast, concatenate, expand_dims
+from ferrax._src.lax.shape import concatenate, expand_dims
 from ferrax._src.lax.slicing import index_in_dim
-from ferrax._src.parallel import exchange, ranks, shard_map_primitive
+from ferrax._src.parallel import across, shard_map_primitive
 from ferrax._src.parallel.partition import is_over_some, over_all_axes, partition
 from ferrax._src.parallel.shard_map_programs import device_program
 from ferrax._src.transforms import placed_programs, stages
-from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.tree import tree_util
-
-FRAMES = "<frames>"
-
-
-def is_over_processes(mesh: Any) -> bool:
-    """Whether a mesh has devices of other processes."""
-    mine = ranks.current().process
-    return isinstance(mesh, Mesh) and any(device.process_index != mine for device in mesh.devices.flat)
 
 
 def run(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
@@ -58,12 +48,14 @@ def run(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     Errors: NotImplementedError for meshes without some of the devices.
     """
     mesh = params["mesh"]
-    _check(mesh)
+    check_mesh(mesh)
     if is_over_some(params):
         places = tuple(known if isinstance(known, NamedSharding) else None for known, _ in map(placement, args))
         params, consts = _over_all(*(params[name] for name in _ASKED_OF), places)
         args = [*args, *consts]
     shardings = [NamedSharding(mesh, spec) for spec in params["in_specs"]]
+    if mesh._apart:
+        return separate_devices.run(args, shardings, params)
     program, in_dims, out_dims = _framed(
         params["jaxpr"], mesh, tuple(params["in_specs"]), tuple(params["out_specs"])
     )
@@ -93,31 +85,10 @@ def _result(frames, dim, mesh, spec):
 def _laid_out(mesh, spec, sizes):
     """Of an array with parts of these sizes: the sharding, the shape, this process's devices, and which of these hold
     what their tile is."""
-    sharding, devices = NamedSharding(mesh, spec), _devices(mesh)
+    sharding, devices = NamedSharding(mesh, spec), devices_of(mesh)
     shape = tuple(size * count for size, count in zip(sizes, sharding._parts(len(sizes))))
     holders = {number for number, device in enumerate(devices) if sharding._holds_sum(device)}
     return sharding, shape, devices, holders
-
-
-def _check(mesh) -> None:
-    joined, each = ranks.current(), len(_devices(mesh))
-    numbers = sorted(_number(device, each) for device in mesh.devices.flat)
-    if numbers != list(range(joined.processes * each)):
-        raise NotImplementedError(
-            f"shard_map over several processes: the mesh must have each device of all {joined.processes} processes "
-            f"once, got {mesh}"
-        )
-
-
-def _devices(mesh):
-    """The devices of this process, in their own order."""
-    mine = ranks.current().process
-    return sorted((d for d in mesh.devices.flat if d.process_index == mine), key=lambda device: device.id)
-
-
-def _number(device, each) -> int:
-    """The number of a device among those of all processes, as `exchange` counts."""
-    return device.process_index * each + device.id % OF_A_PROCESS
 
 
 def _frames(x, sharding, dim):
@@ -132,7 +103,7 @@ def _frames(x, sharding, dim):
         return core.as_array(x, "shard_map")
     parts = dict(x.parts() if type(x) is GlobalArray else parts_of(x))
     # Of this process, wherever its devices are: what devices hold is one program's.
-    own = [_core.place_at(alias(parts[device]), 0, True) for device in _devices(sharding.mesh)]
+    own = [_core.place_at(alias(parts[device]), 0, True) for device in devices_of(sharding.mesh)]
     return concatenate([expand_dims(part, (0,)) for part in own], 0)
 
 
@@ -147,125 +118,18 @@ def _over_all(jaxpr, mesh, in_specs, out_specs, manual, places):
     return over_all_axes(params, mesh, list(map(cuts.entries, places)))[:2]
 
 
+shard_map_primitive.over_processes = run
+
+
 @functools.lru_cache(256)
 def _framed(jaxpr, mesh, in_specs, out_specs):
     """The program of all devices of this process, and where its inputs and results have the axis of the devices."""
     program = device_program(jaxpr, mesh, in_specs, out_specs, frozenset(mesh.axis_names)).combine_sums()
-    each = len(_devices(mesh))
-    program = _core.replace_named(program, functools.partial(_replacement, mesh, each))
+    each = len(devices_of(mesh))
+    program = _core.replace_named(program, functools.partial(replacement, mesh, None))
     in_dims = [0 if names_of(spec.partitions) else None for spec in in_specs]
     program, out_dims = program.batch(each, in_dims, None, FRAMES)
     return program, in_dims, out_dims
-
-
-# ---------------------------------------------------------------------------------------------
-# Collectives.
-
-
-def _replacement(mesh, each, name, params, line):
-    """The primitive that stands for a collective, its parameters, and the axis that it is over."""
-    axes = params.get("axes", params.get("axis_name"))
-    names = tuple(map(named_axes.from_text, (axes,) if isinstance(axes, str) else axes))
-    groups = _groups(mesh, each, names, params.get("axis_index_groups"))
-    kind, more = _KINDS[name](params)
-    own = {"kind": kind, "groups": groups, "more": tuple(more.items()), "line": line or ""}
-    if kind == "axis_index":
-        own["more"] = (("places", _places(mesh, each, names)),)
-    return exchange_p, own, FRAMES
-
-
-def _groups(mesh, each, names, within) -> tuple[tuple[int, ...], ...]:
-    """The devices that talk over these axes, by number, in the order of the axes as they are named."""
-    places = [mesh.axis_names.index(name) for name in names]
-    rest = [axis for axis in range(mesh.devices.ndim) if axis not in places]
-    devices = np.transpose(mesh.devices, (*rest, *places))
-    count = int(np.prod([mesh.devices.shape[place] for place in places], dtype=int))
-    groups = [[_number(device, each) for device in group] for group in devices.reshape(-1, count)]
-    if within is not None:
-        groups = [[group[place] for place in part] for group in groups for part in within]
-    return tuple(map(tuple, groups))
-
-
-def _places(mesh, each, names) -> tuple[int, ...]:
-    """The place of each device of this process on an axis."""
-    (name,) = names
-    axis = mesh.axis_names.index(name)
-    found = {_number(device, each): where[axis] for where, device in np.ndenumerate(mesh.devices)}
-    first = ranks.current().process * each
-    return tuple(found[first + frame] for frame in range(each))
-
-
-def _gathering(params):
-    return "all_gather", {"axis": params["all_gather_dimension"], "tiled": params["tiled"]}
-
-
-# By op: the collective of `exchange`, and its parameters.
-_KINDS: dict[str, Any] = {
-    "psum": lambda params: ("psum", {}),
-    "psum_invariant": lambda params: ("psum", {}),
-    "pmax": lambda params: ("pmax", {}),
-    "pmin": lambda params: ("pmin", {}),
-    "all_gather": _gathering,
-    "all_gather_invariant": _gathering,
-    "reduce_scatter": lambda params: (
-        "psum_scatter", {"axis": params["scatter_dimension"], "tiled": params["tiled"]},
-    ),
-    "all_to_all": lambda params: (
-        "all_to_all", {"split_axis": params["split_axis"], "concat_axis": params["concat_axis"], "tiled": True},
-    ),
-    "ppermute": lambda params: ("ppermute", {"perm": tuple(map(tuple, params["perm"]))}),
-    "pbroadcast": lambda params: ("pbroadcast", {"source": params["source"]}),
-    "axis_index": lambda params: ("axis_index", {}),
-}  # fmt: skip
-
-
-def _batch(size, axis_name, trace_type, args, dims, *, kind, groups, more, line):
-    """The exchange of all frames; what all of them have is one value."""
-    params = dict(more)
-    if kind == "axis_index":
-        return core.as_array(np.asarray(params["places"], np.int32)), 0
-    (x,), (dim,) = args, dims
-    sizes = {len(group) for group in groups}
-    if dim is None and kind in ("psum", "pmax", "pmin") and len(sizes) == 1:
-        return (x * np.asarray(sizes.pop(), x.dtype) if kind == "psum" else x), None
-    frames = broadcast(x, (size,)) if dim is None else moveaxis(x, dim, 0)
-    shape = _shape(kind, tuple(frames.shape[1:]), len(groups[0]), params)
-    together = kind in ("psum", "pmax", "pmin", "all_gather", "pbroadcast") and len(groups) == 1
-    struct = ShapeDtypeStruct(shape if together else (size, *shape), frames.dtype)
-    result = io_callback(
-        functools.partial(_exchange, kind, groups, params, line, together), struct, frames, ordered=True
-    )
-    return result, None if together else 0
-
-
-def _shape(kind, shape, count, params):
-    """The shape of a device's result."""
-    shape = list(shape)
-    if kind == "all_gather":
-        axis = params["axis"]
-        return (*shape[:axis], shape[axis] * count, *shape[axis + 1 :]) if params["tiled"] else (
-            *shape[:axis], count, *shape[axis:]
-        )
-    if kind == "psum_scatter":
-        axis = params["axis"]
-        return (*shape[:axis], *([shape[axis] // count] if params["tiled"] else []), *shape[axis + 1 :])
-    if kind == "all_to_all":
-        shape[params["split_axis"]] //= count
-        shape[params["concat_axis"]] *= count
-    return tuple(shape)
-
-
-def _exchange(kind, groups, params, line, together, frames):
-    """The exchange itself, called by the program as it runs."""
-    frames = np.asarray(frames)
-    # Programs of this package have no lines, as others call them, too: that is where they are called.
-    result = exchange.run(kind, frames, groups, line=line or _core.user_location() or "", **params)
-    return np.asarray(result[0] if together else result, order="C")
-
-
-exchange_p = Primitive("exchange")
-axis_primitive_batchers[exchange_p] = _batch
-shard_map_primitive.over_processes = run
 
 
 # ---------------------------------------------------------------------------------------------
@@ -278,7 +142,7 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
 
     Errors: NotImplementedError for arrays that can be written to, and arrays over no mesh or several.
     """
-    if ranks.current().processes == 1:
+    if not across.installed():
         return placed_programs.call_jitted(function, args, kwargs)
     if not core.trace_state_clean():
         # Whoever began the trace may know what stands for the array.
@@ -289,13 +153,14 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
     typed = [x if number in static else tree_util.tree_map(_type_of, x) for number, x in enumerate(args)]
     named = {name: x if name in static else tree_util.tree_map(_type_of, x) for name, x in kwargs.items()}
     program, captured, _, out_tree, donated, refs = function._traced(*typed, **named)
-    if refs is not None:
-        raise NotImplementedError(
-            "jit over several processes: arrays that can be written to are not supported; pass arrays, and return "
-            "those that are to be kept"
-        )
     leaves = tree_util.tree_leaves(tuple(dynamic))
-    results = run_program(program, [*leaves, *captured])
+    operands = [*leaves, *captured]
+    if refs is not None and _mesh_apart(program, tuple(map(_said_sharding, operands))) is not None:
+        raise NotImplementedError(
+            "jit over several processes or memories: arrays that can be written to are not supported; pass arrays, and "
+            "return those that are to be kept"
+        )
+    results = run_program(program, operands)
     if results is None:
         return placed_programs.call_jitted(function, args, kwargs)
     for leaf, flag in zip(leaves, donated or ()):
@@ -310,7 +175,7 @@ def run_program(program: Any, operands: Sequence[Any]) -> list[Any] | None:
     Errors: NotImplementedError for arrays over no mesh or several.
     """
     ins = tuple(map(_said_sharding, operands))
-    mesh = _mesh_over_processes(program, ins)
+    mesh = _mesh_apart(program, ins)
     if mesh is None:
         return None
     params, consts = _partitioned(program, mesh, ins)
@@ -338,14 +203,14 @@ def _said_sharding(x) -> NamedSharding | None:
 
 
 @functools.lru_cache(256)
-def _mesh_over_processes(program, ins) -> Mesh | None:
+def _mesh_apart(program, ins) -> Mesh | None:
     """The mesh of arguments, and of what the program says, that has devices of other processes; None for none.
 
     Errors: NotImplementedError for several.
     """
     said = [*ins, *propagation.said_shardings(program)]
     named = [sharding.mesh for sharding in said if isinstance(sharding, NamedSharding)]
-    meshes = [mesh for mesh in dict.fromkeys(named) if isinstance(mesh, Mesh) and is_over_processes(mesh)]
+    meshes = [mesh for mesh in dict.fromkeys(named) if isinstance(mesh, Mesh) and not mesh._shares_memory]
     if len({(mesh.shape_tuple, tuple(mesh.devices.flat)) for mesh in meshes}) > 1:
         raise NotImplementedError(
             "jit over several processes: the arrays and what the program says of shardings must be over one mesh, got "

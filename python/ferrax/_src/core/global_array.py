@@ -1,10 +1,11 @@
-"""Arrays over the devices of several processes: each process holds the parts of its own devices.
+"""Arrays that lie apart: over the devices of several processes, of which each holds the parts of its own, or over
+several devices with memories of their own, of which each holds its part.
 
-Where the parts of one process make the whole, as where all devices hold it, the array is an `Array` as any other, which
-lies in that process's memory once; its sharding says that others have it, too. Else it is a `GlobalArray`, which
+Where the parts of one process make the whole in one memory, as where all its devices hold it, the array is an `Array` as
+any other, which lies there once; its sharding says that others have it, too. Else it is a `GlobalArray`, which
 knows shape, dtype and sharding, and holds the parts. It is an `Array` to `isinstance`. The native core, which computes
 with whole arrays, is told by `__jax_array__` that there is none, so that each operation says so; operators and methods
-are jitted functions (`callbacks/global_operators`).
+are jitted functions (`callbacks/global_operators`). Python and NumPy get the values where this process has all parts.
 """
 
 from __future__ import annotations
@@ -17,21 +18,24 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ferrax import _core
 from ferrax._src.base.errors import OverProcesses as OverProcesses
 from ferrax._src.core import placements
 from ferrax._src.core.array import Shard
 from ferrax._src.core.avals import Extents, ShapedArray
 from ferrax._src.core.devices import Device
 from ferrax._src.core.layout import Format, dense
-from ferrax._src.core.parts import joined, parts_of
+from ferrax._src.core.parts import assembled, joined, part_of
 from ferrax._src.core.sharding import Sharding, SingleDeviceSharding
 from ferrax._src.core.values import Array, ArrayImpl, register_type
 
 
 def holds_whole(sharding: Sharding, shape: Sequence[int]) -> bool:
-    """Whether this process's devices hold all tiles of an array."""
-    if sharding.is_fully_addressable:
+    """Whether this process's devices hold all tiles of an array in one memory."""
+    if sharding._shares_memory:
         return True
+    if sharding._apart:
+        return False
     tiles = sharding._tile_numbers(len(shape))
     mine = sharding.addressable_devices
     held = {numbers for device, numbers in zip(sharding._device_assignment, tiles) if device in mine}
@@ -60,11 +64,14 @@ def of_copies(shape: Sequence[int], sharding: Sharding, part: Array) -> Any:
 
 
 def spread(array: Any, sharding: Sharding) -> Any:
-    """An array that is whole in this process over devices of several: the parts of this one's are kept of it."""
+    """An array that is whole in this process over devices of several, or over several memories: the parts of this
+    process's are kept of it."""
     if holds_whole(sharding, array.shape):
         return placements.placed(array, sharding)
-    whole = placements.placed(array, sharding)
-    return GlobalArray(array.shape, sharding, dict(parts_of(whole)), array.dtype, array.weak_type)
+    on_host = _core.place_at(placements.alias(array), 0, True)
+    indices = sharding.addressable_devices_indices_map(tuple(array.shape))
+    parts = {device: part_of(on_host, sharding, device, index) for device, index in indices.items()}
+    return GlobalArray(array.shape, sharding, parts, array.dtype, array.weak_type)
 
 
 class _StandIns(threading.local):
@@ -89,7 +96,7 @@ def standing_for(arrays: Sequence[Any], values: Sequence[Any]) -> Iterator[None]
 
 
 class GlobalArray(Extents):
-    """An array of which this process holds some parts, and other processes the rest.
+    """An array of which this process holds some parts, and other processes the rest; or all, in several memories.
 
     Args: shape: of the whole; sharding: how it is laid out; parts: those of this process's devices, each on its device;
     dtype: of the array, None: of the parts.
@@ -138,7 +145,8 @@ class GlobalArray(Extents):
         return Format(dense(self.ndim), self._sharding)
 
     committed = _committed = property(lambda self: True)
-    is_fully_addressable = is_fully_replicated = property(lambda self: False)
+    is_fully_addressable = property(lambda self: self._sharding.is_fully_addressable)
+    is_fully_replicated = property(lambda self: self._sharding.is_fully_replicated)
 
     @property
     def platform(self) -> str:
@@ -191,15 +199,19 @@ class GlobalArray(Extents):
             raise RuntimeError(f"{self!r} has been deleted: it was deleted or donated")
 
     def block_until_ready(self) -> GlobalArray:
-        """The array itself, whose parts are there."""
+        """The array itself, when its parts are there."""
+        for part in self._arrays:
+            part.block_until_ready()
         return self
 
     def copy_to_host_async(self) -> None:
-        """Nothing: the parts are in the host's memory."""
+        """Asks for copies of the parts on the host."""
+        for part in self._arrays:
+            part.copy_to_host_async()
 
     def is_ready(self) -> bool:
-        """Whether the elements are there, which they are."""
-        return True
+        """Whether the elements are there."""
+        return all(part.is_ready() for part in self._arrays)
 
     def copy(self) -> GlobalArray:
         """Another array with the same elements."""
@@ -224,43 +236,67 @@ class GlobalArray(Extents):
             raise TypeError("len() of unsized object")
         return self.shape[0]
 
-    def __iter__(self) -> NoReturn:
-        raise AssertionError(self._unknown("iterate over"))
+    def __iter__(self) -> Iterator[Any]:
+        if not self.is_fully_addressable:
+            raise AssertionError(self._unknown("iterate over"))
+        if not self.shape:
+            raise TypeError("iteration over an array without axes")
+        return (self[number] for number in range(self.shape[0]))  # type: ignore[index]
 
     def __repr__(self) -> str:
         if self._deleted:
             return f"Array(<deleted>, shape={self.shape}, dtype={self.dtype.name})"
+        if self.is_fully_addressable:
+            return repr(self.whole())
         weak = ", weak_type=True" if self.weak_type else ""
         return f"Array(shape={self.shape}, dtype={self.dtype.name}{weak})"
 
+    def __str__(self) -> str:
+        return str(self.whole()) if self.is_fully_addressable and not self._deleted else repr(self)
+
     def __format__(self, spec: str) -> str:
-        return format(repr(self), spec)
+        return format(self.whole() if self.is_fully_addressable and not self._deleted else repr(self), spec)
 
     def _unknown(self, what: str) -> str:
+        array = f"cannot {what} an array of shape {self.shape} with {self._sharding}"
+        if self.is_fully_addressable:
+            return f"{array}: its parts are in several memories. device_put(x, a device) has it in one"
         return (
-            f"cannot {what} an array of shape {self.shape} with {self._sharding}: this process holds some of its parts "
-            "and others the rest. addressable_shards has those of this process, and "
-            "experimental.multihost_utils.process_allgather(x, tiled=True), called in all processes, the whole"
+            f"{array}: this process holds some of its parts and others the rest. addressable_shards has those of this "
+            "process, and experimental.multihost_utils.process_allgather(x, tiled=True), called in all processes, the "
+            "whole"
         )
 
-    def _no_values(self, *_: Any, **__: Any) -> NoReturn:
-        raise RuntimeError(self._unknown("take the values of"))
+    def whole(self, what: str = "take the values of") -> Array:
+        """The array in the host's memory. Errors: RuntimeError where other processes have parts."""
+        self._check_if_deleted()
+        if not self.is_fully_addressable:
+            raise RuntimeError(self._unknown(what))
+        return _core.place_at(assembled(self.shape, self._sharding, self._parts), 0, True)
 
-    def _no_number(self) -> NoReturn:
-        if self.ndim:
-            raise TypeError(f"an array of shape {self.shape} is no number: a number of Python is made of one element")
-        self._no_values()
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        value = np.asarray(self.whole())
+        return value if dtype is None else value.astype(dtype, copy=False)
 
-    def __bool__(self) -> NoReturn:
+    def __reduce__(self) -> Any:
+        return self.whole().__reduce__()
+
+    def tolist(self) -> Any:
+        return self.whole().tolist()
+
+    def item(self, *index: Any) -> Any:
+        return self.whole().item(*index)
+
+    @property
+    def _value(self) -> np.ndarray:
+        return np.asarray(self.whole())
+
+    def __bool__(self) -> bool:
         if self.size != 1:
             raise ValueError(
                 f"the truth value of an array of shape {self.shape} is ambiguous: use x.any() or x.all()"
             )
-        self._no_values()
-
-    __array__ = tolist = item = __reduce__ = __reduce_ex__ = _no_values
-    __int__ = __float__ = __complex__ = __index__ = _no_number
-    _value = property(_no_values)
+        return bool(self.whole())
 
     def __jax_array__(self) -> Any:
         found = _stand_ins.known.get(id(self))
@@ -276,6 +312,20 @@ class GlobalArray(Extents):
         raise BufferError(self._unknown("exchange"))
 
     __buffer__ = __dlpack__
+
+
+def _number(name: str) -> Any:
+    def number(self):
+        if self.ndim:
+            raise TypeError(f"an array of shape {self.shape} is no number: a number of Python is made of one element")
+        return getattr(self.whole(), name)()
+
+    number.__name__ = name
+    return number
+
+
+for _name in ("__int__", "__float__", "__complex__", "__index__"):
+    setattr(GlobalArray, _name, _number(_name))
 
 
 register_type(GlobalArray, lambda array: array.aval)

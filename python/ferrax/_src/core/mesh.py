@@ -131,6 +131,10 @@ class BaseMesh(Immutable):
         return dict(zip(self.axis_names, self.axis_types))
 
 
+# Called for each new mesh of several devices that have memories of their own.
+on_apart: list[Callable[[], None]] = []
+
+
 class Mesh(BaseMesh):
     """A grid of devices whose axes have names.
 
@@ -186,7 +190,10 @@ class Mesh(BaseMesh):
             put(mesh, "axis_sizes", grid.shape)
             put(mesh, "size", 0 if key[0] == (None,) else grid.size)
             _meshes[key] = mesh
-            return mesh
+        if mesh._apart:
+            for listener in on_apart:
+                listener()
+        return mesh
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         return self.devices, self.axis_names, self.axis_types
@@ -223,6 +230,18 @@ class Mesh(BaseMesh):
     def is_multi_process(self) -> bool:
         """Whether other processes have some of the devices."""
         return len(self.local_devices) != self.devices.size
+
+    @property
+    def _shares_memory(self) -> bool:
+        """Whether all devices are this process's and have one memory, as those that the processor plays have."""
+        return not self._apart and not self.is_multi_process
+
+    @functools.cached_property
+    def _apart(self) -> bool:
+        """Whether there are several devices that have memories of their own."""
+        return self.size > 1 and any(
+            isinstance(device, Device) and device.platform != "cpu" for device in self.devices.flat
+        )
 
     @property
     def local_mesh(self) -> Mesh:

@@ -50,16 +50,21 @@ def parts_of(array: Array) -> list[tuple[Device, Array]]:
 def joined(shape: Sequence[int], sharding: Sharding, parts: dict[Device, Array]) -> Array:
     """The array of this shape that parts of equal types make. Of several that hold a tile, the first one's is taken:
     of an array that is one tile it is the array, and nothing is copied."""
+    return place(assembled(shape, sharding, parts), sharding)
+
+
+def assembled(shape: Sequence[int], sharding: Sharding, parts: dict[Device, Array]) -> Array:
+    """As `joined`, an array that nobody has put where the sharding says."""
     with ensure_compile_time_eval():
         if sharding.shard_shape(tuple(shape)) == tuple(shape):
-            return place(alias(parts[sharding._addressable_device_assignment[0]]), sharding)
+            return alias(parts[sharding._addressable_device_assignment[0]])
         some = next(iter(parts.values()))
         if dtypes.issubdtype(some.dtype, dtypes.extended):
             words = {device: _core.bind("random_unwrap", (part,), {}) for device, part in parts.items()}
             size = next(iter(words.values())).shape[-1]
             whole = _assembled((*shape, size), sharding, shape, words)
-            return place(_core.bind("random_wrap", (whole,), {"impl": some.dtype._native[1]}), sharding)
-        return place(_assembled(shape, sharding, shape, parts), sharding)
+            return _core.bind("random_wrap", (whole,), {"impl": some.dtype._native[1]})
+        return _assembled(shape, sharding, shape, parts)
 
 
 def _assembled(whole_shape, sharding, shape, parts) -> Array:

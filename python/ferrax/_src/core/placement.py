@@ -12,7 +12,7 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import config, dtypes
 from ferrax._src.core import placements, transfers
-from ferrax._src.core.devices import Device, Space
+from ferrax._src.core.devices import Device, Space, _processes
 from ferrax._src.core.explicit_types import laid_out
 from ferrax._src.core.global_array import GlobalArray
 from ferrax._src.core.layout import AutoLayout, Format, order_of, refuse_order
@@ -131,7 +131,7 @@ def device_put(
         if isinstance(array, core.Tracer) and isinstance(place, NamedSharding) and place.mesh.explicit_axes:
             return laid_out(array, place)
         if over_processes is not None and not isinstance(array, core.Tracer):
-            if not (place.is_fully_addressable and placement(array).sharding.is_fully_addressable):
+            if not (place._shares_memory and placement(array).sharding._shares_memory):
                 return over_processes(array, place)
         if array is not leaf:
             return placements.place(array, place)
@@ -239,7 +239,7 @@ def check_devices(sharding: Sharding, function: str) -> None:
 
 def check_joined(sharding: Sharding, function: str) -> None:
     """Errors: ValueError if devices of the sharding are those of processes that nothing joins with this one."""
-    if over_processes is None:
+    if _processes.count == 1:
         check_devices(sharding, function)
 
 

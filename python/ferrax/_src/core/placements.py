@@ -76,21 +76,14 @@ def number_of_missing(why: str) -> int:
 def device_number(sharding: Sharding | None) -> int:
     """The native core's number of the device; 0 for the CPU and what it plays, and for none.
 
-    Errors: NotImplementedError for several devices that have memories of their own.
+    Of several that have memories of their own it is the first: an array that all have, and that nobody has put on each,
+    lies there.
     """
     if sharding is None:
         return 0
     if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
         return 0
-    assigned = sharding._device_assignment
-    if len(assigned) == 1:
-        return assigned[0]._number
-    if others := [device for device in assigned if device.platform != "cpu"]:
-        raise NotImplementedError(
-            f"arrays over several devices are those of the CPU, got {sharding} with {', '.join(map(str, others))}: "
-            "put an array on one GPU, or parts of it on several and compute with each"
-        )
-    return 0
+    return sharding._addressable_device_assignment[0]._number if sharding.has_addressable_devices else 0
 
 
 def numbered(number: int) -> Placement:

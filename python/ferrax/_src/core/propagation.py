@@ -60,8 +60,11 @@ def results(program: Any, numbers: Sequence[int]) -> list[int]:
     of_program, count = said_shardings(program, on), len(program.out_types)
     # A function over a mesh sees to it itself.
     pinned = said_shardings(program, on, _CONSTRAINTS)
-    if not all(sharding.is_fully_addressable for sharding in pinned):
-        raise OverProcesses(f"{program.name}: arrays in the program are over several processes: call it within jit")
+    if not all(sharding._shares_memory for sharding in pinned):
+        raise OverProcesses(
+            f"{program.name}: arrays in the program are over several processes, or over devices with memories of their "
+            "own: call it within jit"
+        )
     said = [*committed, *of_program]
     _check_known(program, said, on)
     if not said:

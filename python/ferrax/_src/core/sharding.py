@@ -111,6 +111,16 @@ class Sharding:
         return self.addressable_devices == self.device_set
 
     @property
+    def _shares_memory(self) -> bool:
+        """Whether all devices are this process's and have one memory: arrays lie there once and whole."""
+        return self.is_fully_addressable and not self._apart
+
+    @property
+    def _apart(self) -> bool:
+        """Whether there are several devices that have memories of their own."""
+        return False
+
+    @property
     def _addressable_device_assignment(self) -> tuple[Device, ...]:
         mine = self.addressable_devices
         return tuple(device for device in self._device_assignment if device in mine)
@@ -364,6 +374,14 @@ class NamedSharding(Immutable, Sharding):
     def is_fully_addressable(self) -> bool:
         """Whether all devices are this process's."""
         return not self._concrete("is_fully_addressable").is_multi_process
+
+    @property
+    def _shares_memory(self) -> bool:
+        return self._concrete("_shares_memory")._shares_memory
+
+    @property
+    def _apart(self) -> bool:
+        return self._concrete("_apart")._apart
 
     @property
     def _is_concrete(self) -> bool:

@@ -19,6 +19,7 @@ from ferrax._src.base import config, dtypes
 from ferrax._src.core import placement
 from ferrax._src.core.devices import Device
 from ferrax._src.core.global_array import GlobalArray, of_parts, spread
+from ferrax._src.core.mesh import on_apart
 from ferrax._src.core.parts import parts_of
 from ferrax._src.core.placements import alias, place, placement as placement_of
 from ferrax._src.core.sharding import Sharding, SingleDeviceSharding
@@ -36,13 +37,14 @@ def members_of(*shardings: Sharding) -> list[int]:
 
 
 def put_over_processes(array: Any, sharding: Sharding) -> Any:
-    """An array where a sharding over several processes says; what `device_put` does then.
+    """An array where a sharding over several processes, or over devices with memories of their own, says; what
+    `device_put` does then.
 
     Of an array of this process alone all processes pass the same value. Errors: AssertionError if they do not.
     """
     source = placement_of(array).sharding
     if not source.is_fully_addressable or type(array) is GlobalArray:
-        if isinstance(sharding, SingleDeviceSharding):
+        if isinstance(sharding, SingleDeviceSharding) and not source.is_fully_addressable:
             raise ValueError(
                 f"device_put: an array over several processes is put over devices of these, not on {sharding}, "
                 "which one of them has; its parts are in addressable_shards"
@@ -74,13 +76,15 @@ def check_same(array: Array, sharding: Sharding) -> None:
 
 
 def relaid(array: Any, target: Sharding) -> Any:
-    """An array over several processes with another sharding, which may have other devices.
+    """An array over several processes, or several memories, with another sharding, which may have other devices.
 
-    Returns an array that is whole in this process where it holds all tiles then.
+    Returns an array that is whole in this process where it holds all tiles then, in one memory.
     """
     source = placement_of(array).sharding
     shape = tuple(array.shape)
     target.shard_shape(shape)
+    if type(array) is GlobalArray and source.is_fully_addressable and source.is_equivalent_to(target, len(shape)):
+        return of_parts(shape, target, dict(array.parts()), array.dtype, array.weak_type)
     joined = ranks.current()
     tiles: dict[Tile, np.ndarray] = {}
     numbers = dict(zip(source._device_assignment, source._tile_numbers(len(shape))))
@@ -205,12 +209,23 @@ def array_of(value: np.ndarray, like: Any) -> Array:
         return found
 
 
-# Called when processes are joined, by those that let their functions reach arrays over them.
+# Called when processes are joined, or devices apart are first used, for those that let their functions reach arrays over
+# them.
 at_joining: list[Callable[[], None]] = []
 
 
 def install() -> None:
-    """Lets `device_put`, and what waits for it, reach the devices of other processes, which are joined from now on."""
-    placement.over_processes = put_over_processes
-    for ready in at_joining:
-        ready()
+    """Lets `device_put`, and what waits for it, reach devices of other processes, which are joined from now on, and
+    those with memories of their own."""
+    if placement.over_processes is None:
+        placement.over_processes = put_over_processes
+        for ready in at_joining:
+            ready()
+
+
+def installed() -> bool:
+    """Whether there may be arrays that lie apart."""
+    return placement.over_processes is not None
+
+
+on_apart.append(install)

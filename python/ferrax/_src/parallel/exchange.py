@@ -24,7 +24,15 @@ from ferrax._src.parallel.folds import FOLDS
 from ferrax._src.parallel.groups import Groups, Here, check_groups, peers
 
 
-def run(kind: str, frames: np.ndarray, groups: Sequence[Sequence[int]], *, line: str = "", **params: Any) -> np.ndarray:
+def run(
+    kind: str,
+    frames: np.ndarray,
+    groups: Sequence[Sequence[int]],
+    *,
+    line: str = "",
+    joined: ranks.Ranks | None = None,
+    **params: Any,
+) -> np.ndarray:
     """Does a collective with all processes that have devices in groups with those of this one.
 
     Args:
@@ -32,6 +40,7 @@ def run(kind: str, frames: np.ndarray, groups: Sequence[Sequence[int]], *, line:
         frames: [k, ...], what each of this process's devices holds.
         groups: the numbers of the devices of each group.
         line: where in the user's program it stands, for errors.
+        joined: what joins the processes; None: what joins those of this program.
         params: of the collective. all_gather, psum_scatter: `axis` of a frame, `tiled`; all_to_all: `split_axis`,
             `concat_axis`, `tiled`; pbroadcast: `source`, a place in the group; ppermute: `perm`, pairs of places in
             the group, from where and to where: a device that nobody sends to gets zeros.
@@ -41,7 +50,7 @@ def run(kind: str, frames: np.ndarray, groups: Sequence[Sequence[int]], *, line:
     Errors: ValueError for groups that do not have each device once, and for shapes that the collective does not take;
     JaxRuntimeError if other processes do something else, or do not answer.
     """
-    joined = ranks.current()
+    joined = ranks.current() if joined is None else joined
     numbers: Groups = tuple(map(tuple, groups))
     frames = np.ascontiguousarray(frames)
     made = plan(kind, frames, numbers, joined.process, joined.processes, **params)

@@ -255,7 +255,7 @@ def _joined(shape, sharding, parts, dtype=None, order=None) -> Array:
         whole = _joined([shape[axis] for axis in order], permuted(sharding, order), data, dtype)
         return laid_out_as(whole, order, sharding)
     parts = data
-    if sharding.is_fully_addressable:
+    if sharding._shares_memory:
         if len(parts) == 1:
             return placed(next(iter(parts.values())), sharding)
     else:

@@ -69,8 +69,8 @@ class Alone(Ranks):
         raise AssertionError(f"{call}: there is one process, and it exchanges nothing")
 
 
-_ALONE = Alone()
-_current: Ranks = _ALONE
+ALONE = Alone()
+_current: Ranks = ALONE
 
 
 def current() -> Ranks:
@@ -81,4 +81,4 @@ def current() -> Ranks:
 def join(ranks: Ranks | None) -> None:
     """Sets what joins the processes; None: nothing, this one is alone."""
     global _current
-    _current = _ALONE if ranks is None else ranks
+    _current = ALONE if ranks is None else ranks

@@ -38,7 +38,8 @@ over_processes: Callable[[Any, Any], Any] | None = None
 
 
 def is_local(mesh) -> bool:
-    return not isinstance(mesh, Mesh) or NamedSharding(mesh, PartitionSpec()).is_fully_addressable
+    """Whether the mesh's devices, if it has any, are this process's and have one memory."""
+    return not isinstance(mesh, Mesh) or mesh._shares_memory
 
 
 def _check_mesh(mesh) -> None:
@@ -46,7 +47,10 @@ def _check_mesh(mesh) -> None:
     joined, or without devices and larger than what there is.
     """
     if over_processes is not None and not is_local(mesh):
-        raise OverProcesses(f"shard_map: other processes have some devices of {mesh}: call the function within jit")
+        raise OverProcesses(
+            f"shard_map: the devices of {mesh} are those of several processes, or have memories of their own: call the "
+            "function within jit"
+        )
     if isinstance(mesh, Mesh):
         check_devices(NamedSharding(mesh, PartitionSpec()), "shard_map")
     elif mesh.size > (count := concrete_mesh().size or device_count()):
