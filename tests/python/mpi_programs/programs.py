@@ -1,8 +1,10 @@
 """Functions over the devices of all processes: what they give has the bits of one process with as many devices.
 
-Run as `programs.py FILE DEVICES`: one process with eight devices writes what it finds, several compare.
+Run as `programs.py FILE DEVICES`: one process with eight devices writes what it finds, several compare. So does one
+whose devices are GPUs, eight as FERRAX_GPU names them, up to the order of terms, by `programs.py FILE gpu`.
 """
 
+import functools
 import sys
 
 import numpy as np
@@ -155,12 +157,16 @@ def on_parts(jitted, args, mesh):
 
 
 def main():
-    kept, devices = sys.argv[1], int(sys.argv[2])
-    fx.config.update("jax_num_cpu_devices", devices)
-    alone = devices == 8
-    if not alone:
-        fx.distributed.initialize()
-    mesh = fx.make_mesh((4, 2), ("x", "y"), axis_types=(fx.sharding.AxisType.Auto,) * 2)
+    kept, devices = sys.argv[1:]
+    alone, apart = devices == "8", devices == "gpu"
+    if not apart:
+        fx.config.update("jax_num_cpu_devices", int(devices))
+        if not alone:
+            fx.distributed.initialize()
+    over = fx.devices("gpu") if apart else None
+    # Products have other orders of terms there.
+    agree = functools.partial(np.testing.assert_allclose, rtol=2e-5, atol=1e-5) if apart else np.testing.assert_array_equal
+    mesh = fx.make_mesh((4, 2), ("x", "y"), axis_types=(fx.sharding.AxisType.Auto,) * 2, devices=over)
     on = fx.NamedSharding(mesh, P(("x", "y")))
     known = {} if alone else np.load(kept)
     for name, function, args in programs(mesh):
@@ -172,7 +178,7 @@ def main():
                 continue
             assert result.shape == known[key].shape and result.dtype == known[key].dtype, key
             for shard in result.addressable_shards:
-                np.testing.assert_array_equal(np.asarray(shard.data), known[key][shard.index], err_msg=key)
+                agree(np.asarray(shard.data), known[key][shard.index], err_msg=key)
     for name, function, args, ins in whole_programs(mesh):
         given = [fx.make_array_from_callback(x.shape, fx.NamedSharding(mesh, spec), x.__getitem__) for x, spec in zip(args, ins)]
         jitted = fx.jit(function)
@@ -187,7 +193,7 @@ def main():
                 continue
             assert result.shape == known[key].shape and result.dtype == known[key].dtype, key
             for shard, same in zip(result.addressable_shards, other.addressable_shards):
-                np.testing.assert_array_equal(np.asarray(shard.data), known[key][shard.index], err_msg=key)
+                agree(np.asarray(shard.data), known[key][shard.index], err_msg=key)
                 np.testing.assert_array_equal(np.asarray(shard.data), np.asarray(same.data), err_msg=key)
     if alone:
         np.savez(kept, **known)

@@ -22,6 +22,7 @@ from ferrax._src.core.devices import Device
 from ferrax._src.core.mesh import Mesh
 from ferrax._src.core.primitives import Primitive, axis_primitive_batchers
 from ferrax._src.lax.shape import broadcast
+from ferrax._src.lax.slicing import index_in_dim
 from ferrax._src.parallel import exchange, lockstep, ranks
 from ferrax._src.transforms.batching_rules import moveaxis
 
@@ -145,6 +146,7 @@ def _batch(size, axis_name, trace_type, args, dims, *, collective, alone):
         return (core.as_array(places[0]), None) if alone else (core.as_array(places), 0)
     (x,), (dim,) = args, dims
     if alone:
+        x = x if dim is None else index_in_dim(x, 0, dim, keepdims=False)
         shape = _shape(kind, tuple(x.shape), len(groups[0]), params)
         struct = ShapeDtypeStruct(shape, x.dtype)
         return io_callback(functools.partial(_met, collective), struct, x, ordered=True), None

@@ -27,6 +27,7 @@ from ferrax._src.core.placements import alias, place
 from ferrax._src.core.primitives import apply_program
 from ferrax._src.core.sharding import NamedSharding, SingleDeviceSharding
 from ferrax._src.lax.creation import full_like
+from ferrax._src.lax.slicing import index_in_dim
 from ferrax._src.parallel import lockstep
 from ferrax._src.parallel.shard_map_programs import device_program
 
@@ -41,11 +42,14 @@ def run(args: Sequence[Any], shardings: Sequence[NamedSharding], params: dict[st
     given = [_parts(x, sharding) for x, sharding in zip(args, shardings)]
 
     def of(device: Device):
-        program = _of_device(params["jaxpr"], mesh, *specs, device)
+        program, out_dims = _of_device(params["jaxpr"], mesh, *specs, device)
 
         def call():
             with config.default_device(device):
-                return apply_program(program, [parts[device] for parts in given])
+                results = apply_program(program, [parts[device] for parts in given])
+                return [
+                    x if dim is None else index_in_dim(x, 0, dim, keepdims=False) for x, dim in zip(results, out_dims)
+                ]
 
         return call
 
@@ -75,7 +79,7 @@ def _parts(x: Any, sharding: NamedSharding) -> dict[Device, Any]:
 
 @functools.lru_cache(256)
 def _of_device(jaxpr, mesh: Mesh, in_specs, out_specs, device: Device):
-    """The program of a device."""
+    """The program of a device, and where its results have the axis of the devices, of which it is one."""
     program = device_program(jaxpr, mesh, in_specs, out_specs, frozenset(mesh.axis_names)).combine_sums()
     program = _core.replace_named(program, functools.partial(replacement, mesh, device))
-    return program.batch(1, [None] * len(program.in_types), None, FRAMES)[0]
+    return program.batch(1, [None] * len(program.in_types), None, FRAMES)
