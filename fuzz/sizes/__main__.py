@@ -39,8 +39,8 @@ class Campaign:
         self.jax = Bench("jax", options.limit)
 
     def of_jax(self, program: Program, found: dict) -> dict | None:
-        """What the same rules find wrong of JAX, or that its derivatives are as far off. Which way a value is rounded is
-        luck, so inputs are drawn anew."""
+        """What the same rules find wrong of JAX, or that its derivatives are as far off. Which way a value is rounded
+        is luck, so inputs are drawn anew."""
         status = found["status"]
         if self.options.strict or not status.startswith("wrong") or program.plan or self.options.module == "jax":
             return None

@@ -53,8 +53,8 @@ def called(jax, function, program: Program):
 
 
 def judged(subject, arrays, first, eager, stage):
-    """(kind, message) of what is wrong with derivatives, or None; and how far they are off those in 64 bits, as a share of
-    these."""
+    """(kind, message) of what is wrong with derivatives, or None; and how far they are off those in 64 bits, as a
+    share of these."""
     program, farthest = subject.program, 0.0
     wide = floats_in(program, arrays, "float64")
     stage("64 bits, op by op")
@@ -99,7 +99,8 @@ def judged(subject, arrays, first, eager, stage):
         allowed = 1e-7 * scale + (20 * condition if mixed or STEPS.search(program.function()) else 0.0)
         bad = ~(np.abs(compiled[place] - expected) <= allowed)
         if bad.any():
-            return ("wrong derivative jit of 64 bits", described(place, bad, compiled[place], expected, allowed)), farthest
+            message = described(place, bad, compiled[place], expected, allowed)
+            return ("wrong derivative jit of 64 bits", message), farthest
     if STEPS.search(program.function()) or sum(one.nbytes for one in wide) > 16 << 20:
         return None, farthest
     stage("differences")

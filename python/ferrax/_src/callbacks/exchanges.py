@@ -2,8 +2,8 @@
 
 What goes in is a program in which axes of a mesh are named; what comes out is, by batching over the axis `FRAMES`, the
 program of all devices of this process at once, whose exchanges are of all their frames (`over_processes`), or that of
-one of them, which has a memory of its own and meets the others where they exchange something (`separate_devices`). Cost:
-that of the batch; at run time of the exchanges.
+one of them, which has a memory of its own and meets the others where they exchange something (`separate_devices`).
+Cost: that of the batch; at run time of the exchanges.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from ferrax import _core
 from ferrax._src import core
+from ferrax._src.base import dtypes
 from ferrax._src.callbacks.callback import io_callback
 from ferrax._src.core import named_axes
 from ferrax._src.core.avals import ShapeDtypeStruct
@@ -138,13 +139,17 @@ _KINDS: dict[str, Any] = {
 
 
 def _batch(size, axis_name, trace_type, args, dims, *, collective, alone):
-    """The exchange of all frames; what all of them have is one value. Of one device's program it is that of what this one
-    has."""
+    """The exchange of all frames; what all of them have is one value. Of one device's program it is that of what this
+    one has."""
     kind, groups, params = collective.kind, collective.groups, dict(collective.more)
     if kind == "axis_index":
         places = np.asarray(params["places"], np.int32)
         return (core.as_array(places[0]), None) if alone else (core.as_array(places), 0)
     (x,), (dim,) = args, dims
+    if dtypes.issubdtype(x.dtype, dtypes.extended):
+        words = _core.bind("random_unwrap", (x,), {})
+        result, dim = _batch(size, axis_name, trace_type, (words,), dims, collective=collective, alone=alone)
+        return _core.bind("random_wrap", (result,), {"impl": x.dtype._native[1]}), dim
     if alone:
         x = x if dim is None else index_in_dim(x, 0, dim, keepdims=False)
         shape = _shape(kind, tuple(x.shape), len(groups[0]), params)

@@ -63,7 +63,9 @@ class _Call:
         program, captured = recorded
         with core.ensure_compile_time_eval(), named_axes.no_axes():
             results = run_program(program, [*self.operands, *self.outside, *captured])
-        return None if results is None or type(results[0]) is GlobalArray else results[0]
+        if results is None or not results[0].is_fully_addressable:
+            return None
+        return results[0].whole() if type(results[0]) is GlobalArray else results[0]
 
 
 class _State(threading.local):

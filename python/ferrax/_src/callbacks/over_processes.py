@@ -146,9 +146,8 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
         return placed_programs.call_jitted(function, args, kwargs)
     if not core.trace_state_clean():
         # Whoever began the trace may know what stands for the array.
-        for leaf in tree_util.tree_leaves((args, kwargs)):
-            if type(leaf) is GlobalArray:
-                core.as_array(leaf)
+        given, kwargs = tree_util.tree_map(lambda x: core.as_array(x) if type(x) is GlobalArray else x, (args, kwargs))
+        return function(*given, **kwargs)
     *dynamic, static = placed_programs.apart(function, args, kwargs)
     typed = [x if number in static else tree_util.tree_map(_type_of, x) for number, x in enumerate(args)]
     named = {name: x if name in static else tree_util.tree_map(_type_of, x) for name, x in kwargs.items()}

@@ -3,8 +3,8 @@
 What goes in is an equation `shard_map` over all axes of such a mesh and its arguments; what comes out are arrays whose
 parts are on these devices. Each device runs the program of its part in a thread of its own (`lockstep`); what programs
 exchange goes through the host's memory, since no device reads another's, and has the bits that it has over processes.
-Cost: that of the program on each device at once; what is exchanged is copied from all and to all. Arguments that are not
-divided so are put so first.
+Cost: that of the program on each device at once; what is exchanged is copied from all and to all. Arguments that are
+not divided so are put so first.
 
 Invariant: programs are the same but for their places on axes of the mesh, and each is compiled for its device.
 """

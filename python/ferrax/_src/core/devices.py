@@ -237,10 +237,12 @@ OF_A_PROCESS = 2048
 
 
 class _Processes:
-    """Which of the processes of a program this is. They have as many devices each, once they are joined."""
+    """Which of the processes of a program this is, and of those on this machine. They have as many devices each, once
+    they are joined."""
 
     this = 0
     count = 1
+    here = 0
 
 
 _processes = _Processes()
@@ -316,12 +318,25 @@ def _cpus() -> list[Device]:
     return _processors
 
 
-def join_processes(this: int, count: int) -> None:
-    """Says that this process is one of several, all with as many devices as this one, which are fixed from now on.
+@functools.cache
+def _gpus_of_all(choice) -> list[Device]:
+    """One GPU of each process: this one's is that of the machine's whose turn it is, as many as there are."""
+    there, client = _core.platform_devices("gpu", choice), _client("gpu")
+    number, _ = there[_processes.here % len(there)]
+    return [
+        _device("gpu", OF_A_PROCESS * process, number) if process == _processes.this
+        else Device(OF_A_PROCESS * process, client, process=process)
+        for process in range(_processes.count)
+    ]  # fmt: skip
+
+
+def join_processes(this: int, count: int, here: int) -> None:
+    """Says that this process is one of several, all with as many devices as this one, which are fixed from now on, and
+    which of those on its machine it is.
 
     Nobody may have seen devices before: `devices_were_used`.
     """
-    _processes.this, _processes.count = this, count
+    _processes.this, _processes.count, _processes.here = this, count, here
     _CPU.id = OF_A_PROCESS * this
     _CPU._of_process(this)
     _attached.cache_clear()
@@ -353,7 +368,8 @@ flags.on_flag_change(_check_count)
 def devices(backend: str | None = None) -> list[Device]:
     """All devices of a backend: of each process that `distributed.initialize` joined, this one's and others'.
 
-    Devices of process p have ids from 2048 p on. Of other processes only those that the processor plays are known.
+    Devices of process p have ids from 2048 p on. Of several processes each has one GPU: those on a machine share its
+    GPUs, one after the other.
 
     Args: backend: "cpu", "gpu", "reference", or None for the default: the first of `config.jax_platforms`, or the
     CPU. "gpu" are the GPUs with a driver of Vulkan, Metal or DX12, or those that `config.jax_gpu` says.
@@ -370,7 +386,10 @@ def devices(backend: str | None = None) -> list[Device]:
     if platform == "cpu":
         _cpus()
         return list(_all_processors)
-    return list(_attached(platform, (flags.states["jax_gpu"].value or "") if platform == "gpu" else ""))
+    choice = (flags.states["jax_gpu"].value or "") if platform == "gpu" else ""
+    if platform == "gpu" and _processes.count > 1:
+        return list(_gpus_of_all(choice))
+    return list(_attached(platform, choice))
 
 
 def _platform(backend: str | None) -> str:

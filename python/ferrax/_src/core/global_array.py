@@ -1,8 +1,8 @@
 """Arrays that lie apart: over the devices of several processes, of which each holds the parts of its own, or over
 several devices with memories of their own, of which each holds its part.
 
-Where the parts of one process make the whole in one memory, as where all its devices hold it, the array is an `Array` as
-any other, which lies there once; its sharding says that others have it, too. Else it is a `GlobalArray`, which
+Where the parts of one process make the whole in one memory, as where all its devices hold it, the array is an `Array`
+as any other, which lies there once; its sharding says that others have it, too. Else it is a `GlobalArray`, which
 knows shape, dtype and sharding, and holds the parts. It is an `Array` to `isinstance`. The native core, which computes
 with whole arrays, is told by `__jax_array__` that there is none, so that each operation says so; operators and methods
 are jitted functions (`callbacks/global_operators`). Python and NumPy get the values where this process has all parts.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -27,7 +28,7 @@ from ferrax._src.core.devices import Device
 from ferrax._src.core.layout import Format, dense
 from ferrax._src.core.parts import assembled, joined, part_of
 from ferrax._src.core.sharding import Sharding, SingleDeviceSharding
-from ferrax._src.core.values import Array, ArrayImpl, register_type
+from ferrax._src.core.values import Array, ArrayImpl, register_type, trace_state_clean
 
 
 def holds_whole(sharding: Sharding, shape: Sequence[int]) -> bool:
@@ -63,9 +64,16 @@ def of_copies(shape: Sequence[int], sharding: Sharding, part: Array) -> Any:
     return of_parts(shape, sharding, parts, part.dtype, part.weak_type)
 
 
+# By the numbers of the native core's objects, the arrays that they are.
+_closed_over: dict[int, weakref.ref[GlobalArray]] = {}
+
+
 def spread(array: Any, sharding: Sharding) -> Any:
     """An array that is whole in this process over devices of several, or over several memories: the parts of this
     process's are kept of it."""
+    known = _closed_over.get(id(array), lambda: None)()
+    if known is not None and known._native is array and known.sharding.is_equivalent_to(sharding, known.ndim):
+        return known
     if holds_whole(sharding, array.shape):
         return placements.placed(array, sharding)
     on_host = _core.place_at(placements.alias(array), 0, True)
@@ -102,7 +110,7 @@ class GlobalArray(Extents):
     dtype: of the array, None: of the parts.
     """
 
-    __slots__ = ("shape", "dtype", "weak_type", "_sharding", "_parts", "_deleted", "__weakref__")
+    __slots__ = ("shape", "dtype", "weak_type", "_sharding", "_parts", "_deleted", "_native", "__weakref__")
     __array_priority__ = 100
 
     def __init__(
@@ -120,6 +128,7 @@ class GlobalArray(Extents):
         self._sharding = sharding
         self._parts = parts
         self._deleted = False
+        self._native: Array | None = None
         placements.number_of(sharding)  # from now on arrays are asked where they are
 
     # What `isinstance(x, Array)` asks of values whose class is no subclass.
@@ -193,6 +202,7 @@ class GlobalArray(Extents):
         self._deleted = True
         for part in self._parts.values():
             part.delete()
+        self._native = None
 
     def _check_if_deleted(self) -> None:
         if self._deleted:
@@ -300,6 +310,8 @@ class GlobalArray(Extents):
 
     def __jax_array__(self) -> Any:
         found = _stand_ins.known.get(id(self))
+        if found is None and self.is_fully_addressable and not trace_state_clean():
+            return self._closed_over()
         if found is None:
             raise OverProcesses(
                 f"{self._unknown('compute here with')}. A jitted function takes it as an argument, and does not close "
@@ -307,6 +319,14 @@ class GlobalArray(Extents):
                 self,
             )
         return found
+
+    def _closed_over(self) -> Array:
+        """The array as the native core has it, whole in the first device's memory, for a program that closes over it.
+        That program is one of all devices, which take their parts (`spread`)."""
+        if self._native is None:
+            self._native = placements.place(self.whole(), self._sharding)
+            _closed_over[id(self._native)] = weakref.ref(self)
+        return self._native
 
     def __dlpack__(self, **_: Any) -> NoReturn:
         raise BufferError(self._unknown("exchange"))

@@ -209,8 +209,8 @@ def array_of(value: np.ndarray, like: Any) -> Array:
         return found
 
 
-# Called when processes are joined, or devices apart are first used, for those that let their functions reach arrays over
-# them.
+# Called when processes are joined, or devices apart are first used, for those that let their functions reach arrays
+# over them.
 at_joining: list[Callable[[], None]] = []
 
 

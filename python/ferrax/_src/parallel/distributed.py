@@ -216,7 +216,7 @@ def _join(num_processes, process_id, heartbeat_timeout, shutdown_timeout) -> Non
             f"distributed.initialize: all processes must have as many devices, got {counts} of processes 0 to "
             f"{len(counts) - 1}; config.jax_num_cpu_devices and XLA_FLAGS say how many"
         )
-    devices.join_processes(joined.process, joined.processes)
+    devices.join_processes(joined.process, joined.processes, joined.local_process)
     ranks.join(joined)
     across.install()
     _share_cores(joined.local_processes)

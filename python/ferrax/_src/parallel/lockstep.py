@@ -38,8 +38,8 @@ _thread = _Thread()
 
 
 def meeting() -> Callable[[Any, np.ndarray], np.ndarray] | None:
-    """What a function that runs for a device meets the others by: given what to do and what the device holds, it returns
-    what it holds then. None elsewhere."""
+    """What a function that runs for a device meets the others by: given what to do and what the device holds, it
+    returns what it holds then. None elsewhere."""
     return _thread.meet
 
 
@@ -112,7 +112,7 @@ def _exchanged(waiting: dict[int, Asked], ended: set[int], exchange: Callable[[A
     if ended or others:
         also = f"others do {others[0]}" if others else f"{len(ended)} of them have ended"
         raise JaxRuntimeError(
-            f"the devices of a program do not do the same: {len(waiting)} wait in {first}, and {also}. Each device must "
-            "call the same collectives in the same order, also where it chooses a branch or ends a loop by its own values"
+            f"the devices of a program do not do the same: {len(waiting)} wait in {first}, and {also}. Each device "
+            "must call the same collectives in the same order, also where it chooses a branch by its own values"
         )
     return exchange(first, np.stack([frame for _, (_, frame) in sorted(waiting.items())]))

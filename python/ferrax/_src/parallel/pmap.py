@@ -17,6 +17,7 @@ from ferrax._src.base import config
 from ferrax._src.base.traceback_util import boundary
 from ferrax._src.core import api_util, transfers
 from ferrax._src.core.devices import Device, local_devices
+from ferrax._src.core.global_array import GlobalArray
 from ferrax._src.core.mesh import Mesh, get_abstract_mesh
 from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.placements import placed, placement
@@ -307,7 +308,7 @@ class _Program:
         # Its arguments are leaves, whatever those of the function are called.
         over_all.__name__ = api_util.fun_name(fun)
         # Devices of the processor are told apart by placements alone.
-        self.run = jit(over_all, donate_argnums=donated, device=known[0] if known[0]._number else None)
+        self.run = jit(over_all, donate_argnums=donated, device=known[0] if known[0]._number and size == 1 else None)
 
     def _spec(self, axis):
         if axis is None:
@@ -342,7 +343,7 @@ class _Program:
         leaves, tree = tree_util.tree_flatten(out)
         return tree.unflatten(
             [
-                x if isinstance(x, core.Tracer) else placed(x, where)
+                x if isinstance(x, core.Tracer) or type(x) is GlobalArray else placed(x, where)
                 for x, where in zip(leaves, self.places)
             ]
         )
