@@ -10,7 +10,7 @@ Invariant: a view that is bound as it is gives the program that it is a view of.
 
 from __future__ import annotations
 
-import functools
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,12 +34,19 @@ def install(of_arguments: Primitive, of_results: Primitive) -> None:
     _of_arguments, _of_results = of_arguments, of_results
 
 
+# Programs with borders, by those without, which they are kept with, and what is stated.
+_known: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+
+
 def stated(program: Any, name: str, ins: Sequence[Any], outs: Sequence[Any]) -> Any:
     """The program with borders: `ins` are shardings of its first inputs, `outs` of its first outputs, or None."""
-    return _stated(program, name, tuple(ins), tuple(outs), concrete_mesh())
+    key = name, tuple(ins), tuple(outs), concrete_mesh()
+    by_places = _known.setdefault(program, {})
+    if key not in by_places:
+        by_places[key] = _stated(program, *key)
+    return by_places[key]
 
 
-@functools.lru_cache(256)
 def _stated(program, name, ins, outs, mesh):
     def border(primitive, x, where):
         if not isinstance(where, NamedSharding) or where.mesh.empty:
