@@ -178,3 +178,18 @@ def test_a_placed_function_is_traced_once_for_calls_of_both_kinds(placed):
     assert len(traces) == 1 == f.stats().traces
     shift = ferrax.jit(lambda a: ferrax.jit(lambda b: a + b, in_shardings=on("x"))(a * 2))
     np.testing.assert_array_equal(shift(X), X * 3)
+
+
+def test_results_of_calls_are_not_gathered(placed):
+    """Of a function with shardings of its arguments alone nothing is exchanged; what `shard_map` runs over some axes keeps
+    what calls around it say of the others."""
+    _, on = placed
+    x = ferrax.device_put(X, on("x"))
+    into = ferrax.jit(lambda a: a * 2, in_shardings=on("x"))
+    assert ferrax.jit(lambda a: into(a) + 1).lower(x).compile().communication() == []
+    mapped = ferrax.shard_map(
+        lambda a: a * 2, mesh=on().mesh, in_specs=P("x"), out_specs=P("x"), axis_names={"x"}
+    )
+    around = ferrax.jit(lambda a: mapped(a) + 1, in_shardings=on("x", "y"), out_shardings=on("x"))
+    gathered = ferrax.jit(lambda a: around(a) * 3).lower(ferrax.device_put(X, on("x", "y"))).compile().communication()
+    assert [(exchange.collective, exchange.axes) for exchange in gathered] == [("all_gather", ("y",))]
