@@ -274,6 +274,10 @@ class ClosedJaxpr:
     # Which inputs and which captured values are mutable arrays that get a value, by number.
     _written: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
+    # Of a call's jaxpr without the shardings that the program states: that with them, and the shardings.
+    _with_borders: ClosedJaxpr | None = None
+    _places: tuple[tuple[Any, ...], tuple[Any, ...]] = ((), ())
+
     # One of them at least is there: a program is viewed as a jaxpr when that is asked for.
     _program: Any
     _jaxpr: Any

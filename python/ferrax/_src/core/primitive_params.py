@@ -85,6 +85,9 @@ def shown(op: str, params: dict, operands, num_outputs: int) -> dict:
 
 def native(op: str, params: dict) -> dict:
     """The parameters as the native core takes them."""
+    whole = WHOLE.get(op)
+    if whole is not None:
+        params = whole(params)
     params = {key: native_value(value) for key, value in params.items() if key not in _IGNORED}
     rule = NATIVE.get(op)
     return params if rule is None else rule(params)
@@ -312,6 +315,9 @@ SHOWN = {
     "random_wrap": _shown_key,
     **dict.fromkeys(_AXIS_PARAMS, _shown_collective),
 }
+
+# By op, what makes of all parameters those that the native core has a use for, where they mean something together.
+WHOLE: dict[str, Callable[[dict], dict]] = {}
 
 NATIVE: dict[str, Callable[[dict], dict]] = {
     "conv_general_dilated": _native_convolution,

@@ -13,7 +13,7 @@ from typing import Any
 
 from ferrax._src import core
 from ferrax._src.base.traceback_util import api_boundary
-from ferrax._src.core import named_axes
+from ferrax._src.core import call_borders, named_axes
 from ferrax._src.core.explicit_types import with_axis
 from ferrax._src.core.layout import Format, Layout, order_of, refuse_order
 from ferrax._src.core.mesh import (
@@ -53,20 +53,29 @@ reshard_p = composite("reshard", _identity)
 layout_constraint_p = composite("layout_constraint", _identity)
 
 
-def _constraint_jvp(primals, tangents, **params):
+# The same at the borders of a called program: of an argument, and of a result.
+_argument_p = composite("sharding_constraint", _identity)
+_result_p = composite("sharding_constraint", _identity)
+call_borders.install(_argument_p, _result_p)
+
+
+def _constraint_jvp(primitive, primals, tangents, **params):
     """Tangents are laid out as what they are tangents of."""
     (x,), (t,) = primals, tangents
-    out = sharding_constraint_p.bind(x, **params)
-    return out, Zero.from_primal_value(out) if type(t) is Zero else sharding_constraint_p.bind(t, **params)
+    out = primitive.bind(x, **params)
+    return out, Zero.from_primal_value(out) if type(t) is Zero else primitive.bind(t, **params)
 
 
-def _constraint_transpose(cotangent, x, **params):
+def _constraint_transpose(primitive, cotangent, x, **params):
+    """`primitive`: what is said of the cotangent."""
     if type(cotangent) is Zero:
         return [Zero(x.aval.to_tangent_aval())]
-    return [sharding_constraint_p.bind(cotangent, **params)]
+    return [primitive.bind(cotangent, **params)]
 
 
-def _constraint_batch(size, axis_name, trace_type, args, dims, /, *, sharding, unconstrained_dims, **params):
+def _constraint_batch(
+    primitive, size, axis_name, trace_type, args, dims, /, *, sharding, unconstrained_dims, **params
+):
     """The new axis is divided over the axes of the mesh that vmap was told of, else as the program wants.
 
     Errors: ValueError for these where the sharding has them already, or is no `NamedSharding`.
@@ -90,7 +99,7 @@ def _constraint_batch(size, axis_name, trace_type, args, dims, /, *, sharding, u
             f"with_sharding_constraint: vmap's spmd_axis_name={over} divides the batch over a mesh, the sharding of an "
             f"element is on none: {sharding!r}. Use a NamedSharding"
         )
-    return sharding_constraint_p.bind(x, sharding=sharding, unconstrained_dims=frozenset(free), **params), dim
+    return primitive.bind(x, sharding=sharding, unconstrained_dims=frozenset(free), **params), dim
 
 
 def _reshard_jvp(primals, tangents, **params):
@@ -116,9 +125,13 @@ def _reshard_batch(size, axis_name, trace_type, args, dims, /, *, dst_sharding, 
 primitive_jvps[reshard_p] = _reshard_jvp
 primitive_transposes[reshard_p] = _reshard_transpose
 axis_primitive_batchers[reshard_p] = _reshard_batch
-primitive_jvps[sharding_constraint_p] = _constraint_jvp
-primitive_transposes[sharding_constraint_p] = _constraint_transpose
-axis_primitive_batchers[sharding_constraint_p] = _constraint_batch
+# An argument's cotangent is a result of the transposed call, and the other way round.
+for _primitive, _of_cotangents in (
+    (sharding_constraint_p, sharding_constraint_p), (_argument_p, _result_p), (_result_p, _argument_p)
+):  # fmt: skip
+    primitive_jvps[_primitive] = functools.partial(_constraint_jvp, _primitive)
+    primitive_transposes[_primitive] = functools.partial(_constraint_transpose, _of_cotangents)
+    axis_primitive_batchers[_primitive] = functools.partial(_constraint_batch, _primitive)
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:

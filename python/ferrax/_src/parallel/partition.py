@@ -14,7 +14,7 @@ from collections.abc import Sequence, Set as AbstractSet
 from typing import Any
 
 from ferrax import _core
-from ferrax._src.core import ShapeDtypeStruct, Tracer, named_axes, propagation
+from ferrax._src.core import ShapeDtypeStruct, Tracer, call_borders, named_axes, propagation
 from ferrax._src.core.jaxpr import ClosedJaxpr, bind_equation, interpret
 from ferrax._src.core.mesh import Mesh
 from ferrax._src.core.partition import PartitionSpec, entry_names
@@ -204,7 +204,7 @@ def _divided(program, cuts, given):
 
     def equation(eqn, values):
         if eqn.primitive.name == "jit":
-            inner = eqn.params["jaxpr"]
+            inner = call_borders.whole(eqn.params)["jaxpr"]
             return interpret(inner.jaxpr, inner.consts, values, equation)
         if eqn.primitive is not shard_map_p or not is_over_some(eqn.params):
             return bind_equation(eqn, values)

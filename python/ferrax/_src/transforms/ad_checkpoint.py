@@ -17,7 +17,7 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes, effects, errors
 from ferrax._src.base.traceback_util import api_boundary
-from ferrax._src.core import abstract_type, api_util, float0
+from ferrax._src.core import abstract_type, api_util, call_borders, float0
 from ferrax._src.core.jaxpr import ClosedJaxpr, bind_equation, interpret
 from ferrax._src.core.primitives import builtin, by_implementation
 from ferrax._src.state import arguments as ref_args
@@ -147,7 +147,7 @@ def _within(program, arrays, policy, prevent_cse):
         if rule is not None:
             return list(eqn.primitive.bind(*values, **rule(eqn.params, policy, prevent_cse)))
         if eqn.primitive is builtin("jit"):
-            inner = eqn.params["jaxpr"]
+            inner = call_borders.whole(eqn.params)["jaxpr"]
             return interpret(inner.jaxpr, inner.consts, values, apply)
         return bind_equation(eqn, values)
 

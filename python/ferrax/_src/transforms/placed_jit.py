@@ -14,8 +14,9 @@ import numpy as np
 
 from ferrax import _core
 from ferrax._src import core
+from ferrax._src.base import config
 from ferrax._src.base.traceback_util import boundary
-from ferrax._src.core import named_axes, propagation, transfers
+from ferrax._src.core import call_borders, named_axes, propagation, transfers
 from ferrax._src.core.devices import Device
 from ferrax._src.core.explicit_types import laid_out, typed
 from ferrax._src.core.layout import AutoLayout, Format, Layout, order_of
@@ -210,6 +211,10 @@ class PlacedFunction:
         known = self._known.get(key)
         if known is None:
             known = _kept(self._known, key, (self._inputs(args, kwargs), {}))
+        if self._device is None and any(isinstance(x, core.Tracer) for x in leaves):
+            results = self._bound(args, kwargs, known[0])
+            if results is not None:
+                return results
         if self._device is not None:
             args, kwargs = self._moved(args, kwargs, [SingleDeviceSharding(self._device)] * len(leaves))
         elif known[0]:
@@ -238,6 +243,29 @@ class PlacedFunction:
             [_put(x, where, places[1], id(x) in given) for x, where in zip(out, places[0])]
         )
 
+    def _bound(self, args, kwargs, places) -> Any:
+        """The results of a call that is an equation, whose program says where arguments and results are. None where
+        types say it, by explicit axes, and where there is no equation, or more to it than a program: mutable arrays."""
+        if self._jit._options[2] or config.disable_jit.value or get_abstract_mesh().manual_axes:
+            return None
+        program, captured, in_tree, out_tree, _, refs = self._jit._traced(*args, **kwargs)
+        names = self._jit._options[0][1]
+        dynamic = self._dynamic(args), {name: x for name, x in kwargs.items() if name not in names}
+        leaves = tree_util.tree_leaves(dynamic)
+        if refs is not None or len(leaves) != in_tree.num_leaves or any(map(typed, leaves)):
+            return None
+        said, _ = self._said(out_tree, [shape for shape, *_ in program.out_types[: out_tree.num_leaves]], places)
+        if any(isinstance(where, NamedSharding) and where.mesh.explicit_axes for where in (*places, *said)):
+            return None
+        if places:
+            args, kwargs = self._moved(args, kwargs, places, stated=True)
+        leaves = tree_util.tree_leaves((self._dynamic(args), {name: kwargs[name] for name in dynamic[1]}))
+        name = self._jit._function_name
+        program = call_borders.stated(program, name, places, said)
+        operands = tuple([core.as_array(x, "jit") for x in (*map(by_rows, leaves), *captured)])
+        results = _core.bind("jit", operands, {"program": program, "name": name, "inline": False})
+        return out_tree.unflatten([_typed(x, where) for x, where in zip(results, said)])
+
     def _on_device(self, x):
         """A result on the function's device. Errors: ValueError for one that the function puts on others."""
         if isinstance(x, core.Tracer) or self._device is None:
@@ -251,15 +279,17 @@ class PlacedFunction:
             )
         return place(x, where)
 
-    def _moved(self, args, kwargs, places) -> tuple[tuple, dict]:
-        """The arguments where they are said to be. Errors: ValueError for those that were divided otherwise by
-        request, unless the function has a device of its own."""
+    def _moved(self, args, kwargs, places, stated=False) -> tuple[tuple, dict]:
+        """The arguments where they are said to be; traced ones as they are, if the program says it (`stated`).
+
+        Errors: ValueError for those that were divided otherwise by request, unless the function has its own device.
+        """
 
         def put(leaf, where):
             leaf = by_rows(leaf)
             array = core.as_array(leaf, "jit")
             if where is None or not self._device and isinstance(array, core.Tracer):
-                return leaf if where is None else laid_out(array, where)
+                return leaf if where is None or stated else laid_out(array, where)
             if isinstance(array, core.Tracer):
                 return leaf
             known, committed = placement(array)
@@ -422,16 +452,24 @@ def _kept(table, key, found):
 
 
 def _put(x, where, rest, given):
-    """A result, where it is. One that is no argument (`given`) is nobody else's. What has no elements is nowhere."""
+    """A result, where it is. One that is no argument (`given`) is nobody else's. What has no elements is nowhere.
+    A traced one of which nothing is said is where the program that it is part of puts it."""
     if isinstance(x, np.ndarray):  # float0
         return x
+    if isinstance(x, core.Tracer):
+        return x if where is None else laid_out(x, where)
     if where is None:
         if rest is None or placement(x).committed:
             return x
         where = rest
-    if isinstance(x, core.Tracer):
-        return laid_out(x, where)
     return placed(x, where) if given else place(x, where)
+
+
+def _typed(x, where):
+    """A result of a call that states where it is."""
+    if isinstance(x, core.Tracer) and isinstance(where, NamedSharding):
+        return place(x, where)
+    return x
 
 
 def _prefix(places, tree, what) -> list:

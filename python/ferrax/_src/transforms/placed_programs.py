@@ -29,7 +29,7 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
-from ferrax._src.core import primitives, propagation
+from ferrax._src.core import call_borders, primitives, propagation
 from ferrax._src.core.avals import ShapeDtypeStruct
 from ferrax._src.core.devices import device_count
 from ferrax._src.core.global_array import OverProcesses
@@ -224,7 +224,7 @@ def _bind(eqn, values, **changes):
 
 
 def _call(walk, eqn, values):
-    return walk.through(_closed(eqn.params)[0], values)
+    return walk.through(_closed(call_borders.whole(eqn.params))[0], values)
 
 
 def _scan(walk, eqn, values):

@@ -15,7 +15,7 @@ from typing import Any
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base.traceback_util import api_boundary
-from ferrax._src.core import api_util
+from ferrax._src.core import api_util, call_borders
 from ferrax._src.core.jaxpr import (
     ClosedJaxpr,
     Jaxpr,
@@ -203,6 +203,7 @@ def _call(param):
     """The rule of calls of one jaxpr."""
 
     def rule(error, categories, eqn, values):
+        eqn = eqn.replace(params=call_borders.whole(eqn.params))
         closed = eqn.params[param]
         if isinstance(closed, Jaxpr):
             closed = ClosedJaxpr(closed)

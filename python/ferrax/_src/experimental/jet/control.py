@@ -6,6 +6,7 @@ coefficients. A loop's carry varies where its start does, or what the body makes
 
 from __future__ import annotations
 
+from ferrax._src.core import call_borders
 from ferrax._src.core.jaxpr import ClosedJaxpr, Jaxpr
 from ferrax._src.core.primitives import aval_type, builtin
 from ferrax._src.experimental.jet.propagate import (
@@ -31,6 +32,7 @@ def _call(name, param):
 
     def rule(inputs, params):
         order = len(inputs[0]) - 1
+        params = call_borders.whole(params)
         closed = _closed(params[param])
         flags = [varies(u) for u in inputs]
         wanted = reached(closed, flags)
