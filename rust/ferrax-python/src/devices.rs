@@ -183,11 +183,10 @@ pub fn elsewhere(operands: &[Operand<'_>]) -> bool {
 
 /// Where a program with these operands runs.
 ///
-/// Errors: ValueError where they were put on different devices, OverProcesses where over several with memories of their own.
+/// Errors: ValueError where they were put on different devices.
 pub fn target(py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<DeviceId> {
     let mut committed = operands.iter().enumerate().filter_map(|(n, x)| Some((n, placement::committed(x)?)));
     let Some((first, target)) = committed.next() else { return Ok(placement::default_device()) };
-    placement::check_together(py, operands)?;
     match committed.find(|&(_, other)| other != target) {
         None => Ok(target),
         Some((second, _)) => Err(apart(py, operands, first, second)?),

@@ -34,9 +34,6 @@ const TYPED: u32 = 1 << 31;
 const SPREADS: u32 = 1 << 30;
 /// The bit of placements that were asked for.
 const COMMITTED: u32 = 1 << 29;
-/// The bit of placements over devices with memories of their own that were asked for: each is to do its part, which no
-/// program of one device does.
-const APART: u32 = 1 << 19;
 /// Where the number of a device is: 9 bits. Below is the number among placements.
 const DEVICE: u32 = 20;
 const DEVICES: u32 = 0x1ff << DEVICE;
@@ -110,14 +107,6 @@ pub fn nowhere(device: DeviceId) -> u32 {
 #[inline]
 pub fn any_elsewhere(operands: &[Operand<'_>]) -> bool {
     operands.iter().any(|operand| of(operand) & DEVICES != 0)
-}
-
-/// Errors: OverProcesses where an operand was put over devices with memories of their own.
-pub fn check_together(py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<()> {
-    if operands.iter().any(|operand| of(operand) & APART != 0) {
-        rules(py)?.call_method0(intern!(py, "refuse_apart")).filtered(py)?;
-    }
-    Ok(())
 }
 
 /// The device that an operand was put on by request.

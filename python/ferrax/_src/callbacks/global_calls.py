@@ -29,6 +29,7 @@ from ferrax._src.base import errors, public, traceback_util
 from ferrax._src.callbacks.over_processes import run_program
 from ferrax._src.core import named_axes
 from ferrax._src.core.global_array import GlobalArray, OverProcesses, standing_for
+from ferrax._src.core.placement import device_put
 from ferrax._src.core.primitives import BuiltinPrimitive, Primitive
 from ferrax._src.numpy.ufunc_api import ufunc
 from ferrax._src.parallel.across import at_joining
@@ -63,9 +64,9 @@ class _Call:
         program, captured = recorded
         with core.ensure_compile_time_eval(), named_axes.no_axes():
             results = run_program(program, [*self.operands, *self.outside, *captured])
-        if results is None or not results[0].is_fully_addressable:
-            return None
-        return results[0].whole() if type(results[0]) is GlobalArray else results[0]
+        if results is None or type(results[0]) is not GlobalArray:
+            return None if results is None else results[0]
+        return results[0].whole() if results[0]._has_values else None
 
 
 class _State(threading.local):
@@ -111,6 +112,13 @@ def run(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any
     except _ASKED as error:
         if traceback_util.is_from_users(error):
             raise
+        if spread and all(leaves[number].is_fully_addressable for number in spread):
+            # What follows from values is computed where the first device can see them all.
+            for number in spread:
+                x = leaves[number]
+                leaves[number] = device_put(x, x.sharding._device_assignment[0])
+            args, kwargs = tree.unflatten(leaves)
+            return function(*args, **kwargs)
         name = getattr(function, "__name__", repr(function))
         raise RuntimeError(
             f"{name} asks for values of an array of which this process holds some parts and others the rest: it is "

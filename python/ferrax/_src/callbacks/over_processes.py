@@ -42,8 +42,8 @@ from ferrax._src.transforms import placed_programs, stages
 from ferrax._src.tree import tree_util
 
 
-def run(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    """What an equation `shard_map` over several processes gives.
+def run(args: Sequence[Any], params: dict[str, Any], constants: int = 0) -> list[Any]:
+    """What an equation `shard_map` over several processes gives. The last arguments, so many, are constants.
 
     Errors: NotImplementedError for meshes without some of the devices.
     """
@@ -52,10 +52,10 @@ def run(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     if is_over_some(params):
         places = tuple(known if isinstance(known, NamedSharding) else None for known, _ in map(placement, args))
         params, consts = _over_all(*(params[name] for name in _ASKED_OF), places)
-        args = [*args, *consts]
+        args, constants = [*args, *consts], constants + len(consts)
     shardings = [NamedSharding(mesh, spec) for spec in params["in_specs"]]
     if mesh._apart:
-        return separate_devices.run(args, shardings, params)
+        return separate_devices.run(args, shardings, params, constants)
     program, in_dims, out_dims = _framed(
         params["jaxpr"], mesh, tuple(params["in_specs"]), tuple(params["out_specs"])
     )
@@ -159,7 +159,7 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
             "jit over several processes or memories: arrays that can be written to are not supported; pass arrays, and "
             "return those that are to be kept"
         )
-    results = run_program(program, operands)
+    results = run_program(program, operands, len(captured))
     if results is None:
         return placed_programs.call_jitted(function, args, kwargs)
     for leaf, flag in zip(leaves, donated or ()):
@@ -168,8 +168,9 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
     return out_tree.unflatten(results)
 
 
-def run_program(program: Any, operands: Sequence[Any]) -> list[Any] | None:
+def run_program(program: Any, operands: Sequence[Any], captured: int = 0) -> list[Any] | None:
     """The results of a program over whole arrays; None if neither an array nor what it says is over several processes.
+    The last operands, so many, are arrays that it closes over.
 
     Errors: NotImplementedError for arrays over no mesh or several.
     """
@@ -178,7 +179,7 @@ def run_program(program: Any, operands: Sequence[Any]) -> list[Any] | None:
     if mesh is None:
         return None
     params, consts = _partitioned(program, mesh, ins)
-    return run([*operands, *consts], params)
+    return run([*operands, *consts], params, captured + len(consts))
 
 
 stages.over_processes = run_program
@@ -205,15 +206,21 @@ def _said_sharding(x) -> NamedSharding | None:
 def _mesh_apart(program, ins) -> Mesh | None:
     """The mesh of arguments, and of what the program says, that has devices of other processes; None for none.
 
-    Errors: NotImplementedError for several.
+    Errors: ValueError for several devices, NotImplementedError for several meshes of the same.
     """
     said = [*ins, *propagation.said_shardings(program)]
     named = [sharding.mesh for sharding in said if isinstance(sharding, NamedSharding)]
     meshes = [mesh for mesh in dict.fromkeys(named) if isinstance(mesh, Mesh) and not mesh._shares_memory]
-    if len({(mesh.shape_tuple, tuple(mesh.devices.flat)) for mesh in meshes}) > 1:
+    if len({tuple(mesh.devices.flat) for mesh in meshes}) > 1:
+        held = " and ".join(", ".join(map(str, mesh.devices.flat)) for mesh in meshes)
+        raise ValueError(
+            f"incompatible devices: arrays and shardings of one program are over {held}: put the arrays on one mesh, "
+            "with ferrax.device_put"
+        )
+    if len({mesh.shape_tuple for mesh in meshes}) > 1:
         raise NotImplementedError(
-            "jit over several processes: the arrays and what the program says of shardings must be over one mesh, got "
-            + " and ".join(map(str, meshes))
+            "jit over several processes or memories: the arrays and what the program says of shardings must be over one "
+            "mesh, got " + " and ".join(map(str, meshes))
         )
     return next(iter(meshes), None)
 

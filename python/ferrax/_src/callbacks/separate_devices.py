@@ -12,6 +12,7 @@ Invariant: programs are the same but for their places on axes of the mesh, and e
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,14 +33,18 @@ from ferrax._src.parallel import lockstep
 from ferrax._src.parallel.shard_map_programs import device_program
 
 
-def run(args: Sequence[Any], shardings: Sequence[NamedSharding], params: dict[str, Any]) -> list[Any]:
-    """What the equation gives of arguments that are to be divided so.
+def run(
+    args: Sequence[Any], shardings: Sequence[NamedSharding], params: dict[str, Any], constants: int = 0
+) -> list[Any]:
+    """What the equation gives of arguments that are to be divided so. The last ones, so many, are constants, whose
+    parts are kept as long as they.
 
     Errors: JaxRuntimeError for devices that do not do the same; else those of the program, from any device.
     """
     mesh, specs = params["mesh"], (tuple(params["in_specs"]), tuple(params["out_specs"]))
     devices = devices_of(mesh)
-    given = [_parts(x, sharding) for x, sharding in zip(args, shardings)]
+    first = len(args) - constants
+    given = [(_parts if n < first else _kept)(x, where) for n, (x, where) in enumerate(zip(args, shardings))]
 
     def of(device: Device):
         program, out_dims = _of_device(params["jaxpr"], mesh, *specs, device)
@@ -75,6 +80,19 @@ def _parts(x: Any, sharding: NamedSharding) -> dict[Device, Any]:
     if type(x) is GlobalArray:
         return dict(device_put(x, sharding).parts())
     return dict(spread(core.as_array(x, "shard_map"), sharding).parts())
+
+
+# Of constants, by the numbers of their objects and how they are divided: the object, and its parts.
+_constants: dict[tuple[int, NamedSharding], tuple[weakref.ref[Any], dict[Device, Any]]] = {}
+
+
+def _kept(x: Any, sharding: NamedSharding) -> dict[Device, Any]:
+    key = id(x), sharding
+    known = _constants.get(key)
+    if known is None or known[0]() is not x:
+        known = weakref.ref(x, lambda _: _constants.pop(key, None)), _parts(x, sharding)
+        _constants[key] = known
+    return known[1]
 
 
 @functools.lru_cache(256)

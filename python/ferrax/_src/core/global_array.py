@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import threading
-import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -64,16 +63,9 @@ def of_copies(shape: Sequence[int], sharding: Sharding, part: Array) -> Any:
     return of_parts(shape, sharding, parts, part.dtype, part.weak_type)
 
 
-# By the numbers of the native core's objects, the arrays that they are.
-_closed_over: dict[int, weakref.ref[GlobalArray]] = {}
-
-
 def spread(array: Any, sharding: Sharding) -> Any:
     """An array that is whole in this process over devices of several, or over several memories: the parts of this
     process's are kept of it."""
-    known = _closed_over.get(id(array), lambda: None)()
-    if known is not None and known._native is array and known.sharding.is_equivalent_to(sharding, known.ndim):
-        return known
     if holds_whole(sharding, array.shape):
         return placements.placed(array, sharding)
     on_host = _core.place_at(placements.alias(array), 0, True)
@@ -110,7 +102,7 @@ class GlobalArray(Extents):
     dtype: of the array, None: of the parts.
     """
 
-    __slots__ = ("shape", "dtype", "weak_type", "_sharding", "_parts", "_deleted", "_native", "__weakref__")
+    __slots__ = ("shape", "dtype", "weak_type", "_sharding", "_parts", "_deleted", "_constant", "__weakref__")
     __array_priority__ = 100
 
     def __init__(
@@ -128,7 +120,7 @@ class GlobalArray(Extents):
         self._sharding = sharding
         self._parts = parts
         self._deleted = False
-        self._native: Array | None = None
+        self._constant: Array | None = None
         placements.number_of(sharding)  # from now on arrays are asked where they are
 
     # What `isinstance(x, Array)` asks of values whose class is no subclass.
@@ -156,6 +148,11 @@ class GlobalArray(Extents):
     committed = _committed = property(lambda self: True)
     is_fully_addressable = property(lambda self: self._sharding.is_fully_addressable)
     is_fully_replicated = property(lambda self: self._sharding.is_fully_replicated)
+
+    @property
+    def _has_values(self) -> bool:
+        """Whether this process has all values: all parts, or one that is the whole."""
+        return self._sharding.is_fully_addressable or self._sharding.is_fully_replicated and bool(self._parts)
 
     @property
     def platform(self) -> str:
@@ -202,7 +199,7 @@ class GlobalArray(Extents):
         self._deleted = True
         for part in self._parts.values():
             part.delete()
-        self._native = None
+        self._constant = None
 
     def _check_if_deleted(self) -> None:
         if self._deleted:
@@ -247,7 +244,7 @@ class GlobalArray(Extents):
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
-        if not self.is_fully_addressable:
+        if not self._has_values:
             raise AssertionError(self._unknown("iterate over"))
         if not self.shape:
             raise TypeError("iteration over an array without axes")
@@ -256,16 +253,16 @@ class GlobalArray(Extents):
     def __repr__(self) -> str:
         if self._deleted:
             return f"Array(<deleted>, shape={self.shape}, dtype={self.dtype.name})"
-        if self.is_fully_addressable:
+        if self._has_values:
             return repr(self.whole())
         weak = ", weak_type=True" if self.weak_type else ""
         return f"Array(shape={self.shape}, dtype={self.dtype.name}{weak})"
 
     def __str__(self) -> str:
-        return str(self.whole()) if self.is_fully_addressable and not self._deleted else repr(self)
+        return str(self.whole()) if self._has_values and not self._deleted else repr(self)
 
     def __format__(self, spec: str) -> str:
-        return format(self.whole() if self.is_fully_addressable and not self._deleted else repr(self), spec)
+        return format(self.whole() if self._has_values and not self._deleted else repr(self), spec)
 
     def _unknown(self, what: str) -> str:
         array = f"cannot {what} an array of shape {self.shape} with {self._sharding}"
@@ -280,7 +277,7 @@ class GlobalArray(Extents):
     def whole(self, what: str = "take the values of") -> Array:
         """The array in the host's memory. Errors: RuntimeError where other processes have parts."""
         self._check_if_deleted()
-        if not self.is_fully_addressable:
+        if not self._has_values:
             raise RuntimeError(self._unknown(what))
         return _core.place_at(assembled(self.shape, self._sharding, self._parts), 0, True)
 
@@ -310,8 +307,11 @@ class GlobalArray(Extents):
 
     def __jax_array__(self) -> Any:
         found = _stand_ins.known.get(id(self))
-        if found is None and self.is_fully_addressable and not trace_state_clean():
-            return self._closed_over()
+        if found is None and self._has_values and not trace_state_clean():
+            # As any array that a function closes over, it is a constant, which is nowhere by request.
+            if self._constant is None:
+                self._constant = self.whole()
+            return self._constant
         if found is None:
             raise OverProcesses(
                 f"{self._unknown('compute here with')}. A jitted function takes it as an argument, and does not close "
@@ -319,14 +319,6 @@ class GlobalArray(Extents):
                 self,
             )
         return found
-
-    def _closed_over(self) -> Array:
-        """The array as the native core has it, whole in the first device's memory, for a program that closes over it.
-        That program is one of all devices, which take their parts (`spread`)."""
-        if self._native is None:
-            self._native = placements.place(self.whole(), self._sharding)
-            _closed_over[id(self._native)] = weakref.ref(self)
-        return self._native
 
     def __dlpack__(self, **_: Any) -> NoReturn:
         raise BufferError(self._unknown("exchange"))

@@ -7,7 +7,7 @@ says.
 
 The native core reads the upper bits of a number. TYPED: the sharding is over explicit axes, and so part of
 the type by which programs are known. SPREADS: results are there, too, if no operand is elsewhere. COMMITTED: it
-was asked for. From DEVICE on, the number of the device. APART: asked for, over devices with memories of their own.
+was asked for. From DEVICE on, the number of the device.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from ferrax._src.core.sharding import NamedSharding, Sharding, SingleDeviceShard
 TYPED = 1 << 31
 SPREADS = 1 << 30
 COMMITTED = 1 << 29
-APART = 1 << 19
 DEVICE = 20
 WHOLE = SingleDeviceSharding(_CPU)
 
@@ -54,16 +53,12 @@ def number_of(sharding: Sharding, committed: bool = True) -> int:
                 if isinstance(sharding, NamedSharding) and sharding.mesh.explicit_axes:
                     bits = TYPED
                 if committed:
-                    bits |= COMMITTED | (APART if _lies_apart(sharding) else 0)
+                    bits |= COMMITTED
                 bits |= device_number(sharding) << DEVICE
                 known = len(_numbers) | bits
                 _placements[known] = key
                 _numbers[key] = known
     return known
-
-
-def _lies_apart(sharding: Sharding) -> bool:
-    return not (isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh)) and sharding._apart
 
 
 def number_of_mesh(mesh: Mesh) -> int:

@@ -367,11 +367,6 @@ def _agreed(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 @functools.lru_cache(4096)
-def refuse_apart() -> None:
-    """Errors: OverProcesses for an operand over devices with memories of their own, each of which is to do its part."""
-    raise OverProcesses("an array is over devices with memories of their own: the function is called for each of them")
-
-
 def clash(numbers: tuple[int, ...]) -> tuple[int, int] | None:
     """Which two of a program's operands were put by request on different devices; None if there are none."""
     known: tuple[int, tuple[Device, ...]] | None = None
