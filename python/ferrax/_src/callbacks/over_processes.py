@@ -219,8 +219,8 @@ def _mesh_apart(program, ins) -> Mesh | None:
         )
     if len({mesh.shape_tuple for mesh in meshes}) > 1:
         raise NotImplementedError(
-            "jit over several processes or memories: the arrays and what the program says of shardings must be over one "
-            "mesh, got " + " and ".join(map(str, meshes))
+            "jit over several processes or memories: the arrays and what the program says of shardings must be over "
+            "one mesh, got " + " and ".join(map(str, meshes))
         )
     return next(iter(meshes), None)
 
