@@ -21,6 +21,7 @@ import numpy as np
 
 from ferrax import _core
 from ferrax._src import core
+from ferrax._src.base import dtypes
 from ferrax._src.callbacks.callback import io_callback
 from ferrax._src.core import named_axes, propagation
 from ferrax._src.core.avals import ShapeDtypeStruct
@@ -32,14 +33,14 @@ from ferrax._src.core.parts import parts_of
 from ferrax._src.core.placement import device_put
 from ferrax._src.core.placements import alias, place, placement
 from ferrax._src.core.primitives import Primitive, apply_program, axis_primitive_batchers
-from ferrax._src.core.sharding import NamedSharding, SingleDeviceSharding
+from ferrax._src.core.sharding import NamedSharding, Sharding, SingleDeviceSharding
 from ferrax._src.lax.creation import full_like
 from ferrax._src.lax.shape import broadcast, concatenate, expand_dims
 from ferrax._src.lax.slicing import index_in_dim
 from ferrax._src.parallel import exchange, ranks, shard_map_primitive
 from ferrax._src.parallel.partition import is_over_some, over_all_axes, partition
 from ferrax._src.parallel.shard_map_programs import device_program
-from ferrax._src.transforms import placed_programs, stages
+from ferrax._src.transforms import placed_jit, placed_programs, stages
 from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.tree import tree_util
 
@@ -225,6 +226,13 @@ def _batch(size, axis_name, trace_type, args, dims, *, kind, groups, more, line)
     if kind == "axis_index":
         return core.as_array(np.asarray(params["places"], np.int32)), 0
     (x,), (dim,) = args, dims
+    if dtypes.issubdtype(x.dtype, dtypes.extended):
+        # Of keys their words move, which are along further axes behind.
+        words = _core.bind("random_unwrap", (x,), {})
+        moved, dim = _batch(
+            size, axis_name, trace_type, [words], dims, kind=kind, groups=groups, more=more, line=line
+        )
+        return _core.bind("random_wrap", (moved,), {"impl": x.dtype._native[1]}), dim
     sizes = {len(group) for group in groups}
     if dim is None and kind in ("psum", "pmax", "pmin") and len(sizes) == 1:
         return (x * np.asarray(sizes.pop(), x.dtype) if kind == "psum" else x), None
@@ -295,7 +303,8 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
             "those that are to be kept"
         )
     leaves = tree_util.tree_leaves(tuple(dynamic))
-    results = run_program(program, [*leaves, *captured])
+    said = placed_programs.said_of(function, out_tree, program.out_types)
+    results = run_program(program, [*leaves, *captured], said)
     if results is None:
         return placed_programs.call_jitted(function, args, kwargs)
     for leaf, flag in zip(leaves, donated or ()):
@@ -304,20 +313,46 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
     return out_tree.unflatten(results)
 
 
-def run_program(program: Any, operands: Sequence[Any]) -> list[Any] | None:
-    """The results of a program over whole arrays; None if neither an array nor what it says is over several processes.
+def run_program(program: Any, operands: Sequence[Any], said: Sequence[Sharding | None] = ()) -> list[Any] | None:
+    """The results of a program over whole arrays, where `said` says, if that is given; None if neither an array nor
+    what is said of it, within and of results, is over several processes.
 
-    Errors: NotImplementedError for arrays over no mesh or several.
+    Errors: NotImplementedError for arrays over no mesh or several; ValueError for results over other devices.
     """
     ins = tuple(map(_said_sharding, operands))
-    mesh = _mesh_over_processes(program, ins)
+    mesh = _mesh_over_processes(program, ins) or next(filter(None, map(_mesh_of, said)), None)
     if mesh is None:
         return None
-    params, consts = _partitioned(program, mesh, ins)
-    return run([*operands, *consts], params)
+    outs = (*said, *[None] * (len(program.out_types) - len(said)))
+    for where in outs:
+        if where is not None and where.device_set != set(mesh.devices.flat):
+            raise ValueError(
+                f"jit: incompatible devices: arguments or results are over {mesh}, and a result is to be where {where} "
+                "says, which are others"
+            )
+    params, consts = _partitioned(program, mesh, ins, outs)
+    results = run([*operands, *consts], params)
+    return [x if where is None else _laid(x, where) for x, where in zip(results, outs)]
+
+
+def _mesh_of(sharding) -> Mesh | None:
+    """The mesh of a sharding over several processes."""
+    known = isinstance(sharding, NamedSharding) and is_over_processes(sharding.mesh)
+    return sharding.mesh if known else None
+
+
+def _laid(x, sharding):
+    """A result of a program where it was said to be, over its devices."""
+    known = placement(x).sharding
+    if known == sharding:
+        return x
+    if known.memory_kind != sharding.memory_kind or not known.is_equivalent_to(sharding, x.ndim):
+        return device_put(x, sharding)
+    return of_parts(x.shape, sharding, dict(x.parts())) if type(x) is GlobalArray else place(x, sharding)
 
 
 stages.over_processes = run_program
+placed_jit.over_processes = lambda function, *args, **kwargs: call_jitted(function, args, kwargs)
 
 
 def _type_of(x: Any) -> Any:
@@ -355,7 +390,8 @@ def _mesh_over_processes(program, ins) -> Mesh | None:
 
 
 @functools.lru_cache(256)
-def _partitioned(program, mesh, ins):
+def _partitioned(program, mesh, ins, outs):
     """The parameters of the equation `shard_map` that a program over whole arrays is, and its last operands."""
-    params, consts, _ = partition(program, mesh, ins)
+    cut = [where if isinstance(where, NamedSharding) and where.mesh == mesh else None for where in outs]
+    params, consts, _ = partition(program, mesh, ins, cut)
     return params, consts

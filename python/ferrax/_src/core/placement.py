@@ -131,6 +131,8 @@ def device_put(
         if isinstance(array, core.Tracer) and isinstance(place, NamedSharding) and place.mesh.explicit_axes:
             return laid_out(array, place)
         if over_processes is not None and not isinstance(array, core.Tracer):
+            if array is not leaf:
+                array = placements.place(array, placements.WHOLE, committed=False)
             if not (place.is_fully_addressable and placement(array).sharding.is_fully_addressable):
                 return over_processes(array, place)
         if array is not leaf:

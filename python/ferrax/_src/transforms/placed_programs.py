@@ -109,11 +109,15 @@ def _over(mesh: Mesh | None) -> Iterator[None]:
         _state.mesh = before
 
 
-def called(function: Any, args: Sequence[Any], kwargs: dict[str, Any], places: Callable[..., list[Any]]) -> Any:
-    """What a jitted function gives whose results are put where `places(tree, shapes)` says: shardings or None."""
+def called(
+    function: Any, args: Sequence[Any], kwargs: dict[str, Any], places: Callable[..., list[Any]],
+    by: Callable[..., Any],
+) -> Any:
+    """What a jitted function gives, called as `by`, whose results are put where `places(tree, shapes)` says: shardings
+    or None."""
     before, _state.wanted = _state.wanted, (function, places)
     try:
-        return function(*args, **kwargs)
+        return by(*args, **kwargs)
     finally:
         _state.wanted = before
 
@@ -420,7 +424,7 @@ def call_jitted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     operands = [core.as_array(x, function._function_name) for x in ref_args.values(leaves, given)]
     held = [] if refs is None else refs.read(given, function._function)
     count = out_tree.num_leaves
-    said = _said_of(function, out_tree, program.out_types)
+    said = said_of(function, out_tree, program.out_types)
     results = run(program, [*operands, *captured, *held], len(captured), said)
     if refs is not None:
         refs.write(results[count:], given)
@@ -446,7 +450,8 @@ def staged(program: Any, captured: Sequence[Any], shardings: Any, found: bool) -
     return made, None if shardings is None else (inputs, outputs)
 
 
-def _said_of(function, out_tree, types) -> list[Any]:
+def said_of(function: Any, out_tree: Any, types: Sequence[Any]) -> list[Any]:
+    """Where the results of this function are put, by `called`; empty if that was not said."""
     known, places = _state.wanted
     if known is not function:
         return []
