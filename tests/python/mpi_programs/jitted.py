@@ -5,6 +5,7 @@ processes have.
 """
 
 import sys
+import warnings
 
 import numpy as np
 from expected import raises
@@ -120,4 +121,12 @@ for elsewhere in (fx.sharding.SingleDeviceSharding(fx.local_devices()[0]), fx.Na
 total = fx.device_put(np.float32(2.5), fx.NamedSharding(square, P()))
 assert multihost_utils.process_allgather(total, tiled=True) == 2.5
 assert float(fx.device_put(total, fx.NamedSharding(fx.make_mesh((count,), ("x",)), P()))) == 2.5
+
+# What is donated for nothing is said of the line that donates it.
+for options in ({}, {"out_shardings": fx.NamedSharding(square, P())}):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        line = sys._getframe().f_lineno + 1
+        fx.jit(lambda x: x.sum(), donate_argnums=0, **options)(a.copy())
+    assert [(w.filename, w.lineno) for w in told if "donated" in str(w.message)] == [(__file__, line)], told
 sys.stdout.write(f"process {me} of {count} is done\n")

@@ -22,6 +22,7 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
+from ferrax._src.base.source_info import called_by_user
 from ferrax._src.callbacks.callback import io_callback
 from ferrax._src.core import named_axes, propagation
 from ferrax._src.core.avals import ShapeDtypeStruct
@@ -296,7 +297,7 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
     *dynamic, static = placed_programs.apart(function, args, kwargs)
     typed = [x if number in static else tree_util.tree_map(_type_of, x) for number, x in enumerate(args)]
     named = {name: x if name in static else tree_util.tree_map(_type_of, x) for name, x in kwargs.items()}
-    program, captured, _, out_tree, donated, refs = function._traced(*typed, **named)
+    program, captured, _, out_tree, donated, refs = called_by_user(functools.partial(function._traced, *typed, **named))
     if refs is not None:
         raise NotImplementedError(
             "jit over several processes: arrays that can be written to are not supported; pass arrays, and return "

@@ -14,6 +14,7 @@ from collections.abc import Sequence, Set as AbstractSet
 from typing import Any
 
 from ferrax import _core
+from ferrax._src.base.source_info import called_at
 from ferrax._src.core import ShapeDtypeStruct, Tracer, named_axes, propagation
 from ferrax._src.core.jaxpr import ClosedJaxpr, bind_equation, interpret
 from ferrax._src.core.mesh import Mesh
@@ -212,7 +213,7 @@ def _divided(program, cuts, given):
             return bind_equation(eqn, values)
         params, consts, said = over_all_axes(eqn.params, cuts.mesh, list(map(entries_of, values)))
         exchanged.extend(said)
-        return shard_map_p.bind(*values, *consts, **params)
+        return called_at(eqn.source_info, lambda: shard_map_p.bind(*values, *consts, **params))
 
     closed = ClosedJaxpr(program, ())
     types = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type) for x in closed.jaxpr.in_avals]

@@ -15,6 +15,7 @@ import numpy as np
 
 from ferrax import _core
 from ferrax._src import core
+from ferrax._src.base.source_info import called_by_user
 from ferrax._src.base.traceback_util import boundary
 from ferrax._src.core import named_axes, propagation, transfers
 from ferrax._src.core.devices import Device
@@ -235,6 +236,8 @@ class PlacedFunction:
             args, kwargs = self._moved(args, kwargs, known[0])
         spread = known[2] and core.trace_state_clean()
         function = functools.partial(over_processes, self._jit) if spread and over_processes else self._jit
+        if any(self._jit._options[1]) and not spread:
+            function = functools.partial(_donating, self._jit)
         if self._out is None:
             results = function(*args, **kwargs)
         else:
@@ -431,6 +434,11 @@ class PlacedFunction:
         out, tree = tree_util.tree_flatten(self._jit.eval_shape(*args, **kwargs))
         places = self._outputs(tree, [x.shape for x in out], [])
         return tree.unflatten([x if where is None else x.update(sharding=where) for x, where in zip(out, places)])
+
+
+def _donating(jitted: Any, *args: Any, **kwargs: Any) -> Any:
+    """What a jitted function gives, whose warnings of donated arguments are of the user's line."""
+    return called_by_user(functools.partial(jitted, *args, **kwargs))
 
 
 # Libraries tell jitted functions by the name of their class.

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,7 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
+from ferrax._src.base.source_info import called_by_user
 from ferrax._src.core import primitives, propagation
 from ferrax._src.core.avals import ShapeDtypeStruct
 from ferrax._src.core.devices import device_count
@@ -418,7 +420,7 @@ def apart(
 
 def call_jitted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a jitted function gives whose program asks."""
-    program, captured, _, out_tree, donated, refs = function._traced(*args, **kwargs)
+    program, captured, _, out_tree, donated, refs = called_by_user(functools.partial(function._traced, *args, **kwargs))
     leaves = tree_util.tree_leaves(apart(function, args, kwargs)[:2])
     given = ref_args.of_leaves(leaves)
     operands = [core.as_array(x, function._function_name) for x in ref_args.values(leaves, given)]
