@@ -10,6 +10,7 @@ from ferrax._src import core
 from ferrax._src.base import effects
 from ferrax._src.callbacks.callback import observe_jvp
 from ferrax._src.core import named_axes
+from ferrax._src.core.global_array import GlobalArray
 from ferrax._src.core.mesh import get_abstract_mesh
 from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.placement import over_devices
@@ -82,6 +83,10 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], None]) 
     context = get_abstract_mesh()
     mesh = over_devices(context) or context
     for leaf in tree_util.tree_leaves(value):
+        if type(leaf) is GlobalArray and core.trace_state_clean():
+            # Nothing is computed, so that one process may ask alone.
+            callback(leaf.sharding)
+            continue
         inspect_sharding_p.bind(leaf, callback=callback, mesh=mesh)
 
 
