@@ -325,3 +325,30 @@ def test_functions_with_rules_of_their_own(name):
     else:
         jaxpr = ferrax.make_jaxpr(getattr(jnp, name))(1.0, 2.0)
     assert [equation.primitive.name for equation in jaxpr.eqns] == ["custom_jvp_call"]
+
+
+def test_equations_that_are_evaluated_within_a_trace_keep_their_lines():
+    """And the names of their scopes, within those of the evaluation; unless these are not asked for."""
+
+    def layer(x):
+        with ferrax.named_scope("layer"):
+            return jnp.sin(x) * 2
+
+    closed = ferrax.make_jaxpr(layer)(1.0)
+    changed = closed.jaxpr.replace(eqns=list(closed.jaxpr.eqns))
+    line = f"{layer.__code__.co_filename}:{layer.__code__.co_firstlineno + 2} (layer)"
+
+    def places(jaxpr, **options):
+        def evaluated(x):
+            with ferrax.named_scope("outer"):
+                return ferrax.core.eval_jaxpr(jaxpr, closed.consts, x, **options)
+
+        return [(e.source_info.line, str(e.source_info.name_stack)) for e in ferrax.make_jaxpr(evaluated)(1.0).eqns]
+
+    assert places(changed) == [(line, "outer/layer")] * 2
+    assert [found for found, _ in places(closed.jaxpr)] == [line] * 2
+    for jaxpr in (changed, closed.jaxpr):
+        assert all("(evaluated)" in found for found, _ in places(jaxpr, propagate_source_info=False))
+    # A program that is made anew of changed equations has their lines, too.
+    again = ferrax.make_jaxpr(ferrax.core.jaxpr_as_fun(closed.replace(jaxpr=changed)))(1.0)
+    assert [e.source_info.line for e in again.eqns] == [line] * 2

@@ -573,6 +573,22 @@ def test_donation_by_keyword(S):
     return out, x.is_deleted(), y.is_deleted(), out2, z.is_deleted()
 
 
+def test_what_is_donated_for_nothing_is_said_of_the_users_line():
+    def fails(x):
+        return 1 // 0
+
+    whole = ferrax.NamedSharding(ferrax.make_mesh((1,), ("x",)), ferrax.P())
+    for options in ({}, {"in_shardings": whole}, {"out_shardings": whole}):
+        for use in (lambda f: f(jnp.ones(3)), lambda f: f.lower(jnp.ones(3))):
+            with pytest.warns(UserWarning, match="donated buffers") as told:
+                use(ferrax.jit(lambda x: x.sum(), donate_argnums=0, **options))
+            assert (told[0].filename, told[0].lineno) == (__file__, use.__code__.co_firstlineno)
+            with pytest.raises(ZeroDivisionError) as raised:
+                use(ferrax.jit(fails, donate_argnums=0, **options))
+            lines = [(entry.path.name, entry.lineno) for entry in raised.traceback]
+            assert len(lines) == len(set(lines))
+
+
 @same
 @pytest.mark.filterwarnings("ignore:Some donated buffers")
 def test_unusable_donation_keeps(S):

@@ -16,6 +16,22 @@ def _places(S, tree):
 
 
 @same
+def test_compiled_functions_know_where_results_follow_to(S):
+    """From the shardings of the arguments, also if these were said."""
+    sharding, P, _, auto, explicit, _ = named(S)
+    x = S.jnp.arange(12.0).reshape(2, 6)
+    found = []
+    for mesh in (auto, explicit):
+        on = sharding.NamedSharding(mesh, P("x"))
+        f = S.jax.jit(lambda a: (a * 2, a.sum()), in_shardings=on)
+        given = S.jax.device_put(x, on)
+        compiled = f.lower(given).compile()
+        pairs = zip(compiled.output_shardings, compiled(given))
+        found.append([(repr(there.spec), repr(known.sharding.spec)) for there, known in pairs])
+    return found
+
+
+@same
 def test_shardings_of_jitted_functions(S):
     sharding, P, device, auto, explicit, _ = named(S)
     Named = sharding.NamedSharding

@@ -34,6 +34,20 @@ def test_functions_outside_of_jit(count):
     assert len(out.splitlines()) == count
 
 
+@pytest.mark.parametrize("count", [2, 4])
+def test_places_of_arguments_and_results(count):
+    status, out, err = run("jitted.py", count)
+    assert status == 0, err
+    assert len(out.splitlines()) == count
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_training_and_evaluation(tmp_path, count):
+    status, out, err = run("training.py", count, str(tmp_path / "saved"))
+    assert status == 0, err
+    assert out.count("is done") == count
+
+
 def test_programs(tmp_path):
     """Functions over meshes of two and four processes have the bits of one process with as many devices."""
     kept = str(tmp_path / "found.npz")

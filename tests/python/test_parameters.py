@@ -129,7 +129,6 @@ EXCEPTIONS = {
     ("check_compatible_aval", "aval_shape"): PROTOCOL,
     ("call_impl", "params"): PROTOCOL,
     ("is_symbolic_dim", "p"): "no dimension is symbolic",
-    ("eval_jaxpr", "propagate_source_info"): "equations have the line of whoever evaluates",
     ("user_context", "traceback"): "equations have the line of the user's code that makes them",
     ("summarize", "num_frames"): "the largest number of frames; there is one",
     ("debug_info", "signature"): "the function's own, which is at hand here",

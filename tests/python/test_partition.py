@@ -461,3 +461,32 @@ def test_time_is_linear_in_equations():
     ins = [ferrax.NamedSharding(mesh, spec) for spec in (P("x"), P(None, "y"))]
     _, _, exchanges = partition(traced.jaxpr._to_program(), mesh, ins)
     assert len(exchanges) == 600 and all(e.collective == "psum" for e in exchanges)
+
+
+def test_operations_beside_a_function_over_some_axes_keep_their_lines():
+    """What is done before and after, and in a jitted function, is said to be at the user's line that asks for it."""
+    mesh = mesh_of((4, 2))
+    summed = ferrax.shard_map(
+        lambda part: lax.psum(part, "x"), mesh=mesh, in_specs=P("x"), out_specs=P(), axis_names={"x"}
+    )
+
+    def before(x, w):
+        return x @ w
+
+    def within(x):
+        return jnp.sort(x, axis=0)
+
+    def after(x, w):
+        return x @ w.T
+
+    def whole(x, w):
+        with ferrax.named_scope("layer"):
+            return after(summed(ferrax.jit(within)(before(x, w))), w)
+
+    rows, columns = (ferrax.NamedSharding(mesh, P(*spec)) for spec in (("x", "y"), (None, "y")))
+    compiled = ferrax.jit(whole, in_shardings=(rows, columns)).lower(X, W).compile()
+    lines = [e.line for e in compiled.communication()]
+    assert lines and not any("whole" in line for line in lines)
+    for function in (before, after):
+        code = function.__code__
+        assert any(f"{code.co_filename}:{code.co_firstlineno + 1} ({code.co_name})" in line for line in lines), lines

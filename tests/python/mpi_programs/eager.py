@@ -71,7 +71,8 @@ functions = {
     "joined": lambda v: (jnp.concatenate([v, local]), jnp.stack([v, v]), jnp.split(v, 2), jnp.where(v > 0, v, 0), jnp.tile(v, 2)),
     "like": lambda v: (jnp.zeros_like(v), jnp.ones_like(v, dtype=int), jnp.full_like(v, 3), jnp.full_like(v, 2, shape=(3,))),
     "indices": lambda v: (v[2], v[::2, 1:], v[-1, 2], v[..., 0], v[np.array([1, 3])], v[jnp.array([1, 3]), :2], v[X > 0], jnp.take(v, 1, axis=0)),
-    "counts": lambda v: (jnp.nonzero(v), v.nonzero(), jnp.argwhere(v > 1), jnp.flatnonzero(v), jnp.where(v > 0), jnp.nonzero(v, size=3)),
+    "counts": lambda v: (jnp.nonzero(v), v.nonzero(), jnp.argwhere(v > 1), jnp.flatnonzero(v), jnp.where(v > 0), jnp.nonzero(v, size=3),
+                         jnp.bincount(v.astype(int).ravel() + 3), jnp.unique(v, size=7), jnp.unique_counts(v, size=7)),  # fmt: skip
     "updates": lambda v: (v.at[2].set(0.0), v.at[1:3, 0].add(v[0, 0]), v.at[0].get(), v.at[:, 1].multiply(2)),
     "facts": lambda v: (jnp.shape(v), jnp.ndim(v), jnp.size(v), str(jnp.result_type(v, 1.0)), jnp.iscomplexobj(v)),
     "linear algebra": lambda v: (jnp.einsum("ij,jk->ik", v, w), jnp.dot(v, w), linalg.norm(v[:2, :1]), jnp.trace(v[:4])),
@@ -146,6 +147,11 @@ for what, function in (
     ("as an argument", lambda: fx.jit(lambda: a + 1)()), ("as an argument", lambda: fx.jit(lambda x: jnp.sin(x) + a)(w)),
 ):  # fmt: skip
     assert what in raises(RuntimeError, function), what
+# How many results there are would depend on values: what to say instead is said, and how to gather the array.
+for name, function in (("unique", jnp.unique), ("unique_values", jnp.unique_values), ("union1d", lambda v: jnp.union1d(v, w)),
+                       ("setdiff1d", lambda v: jnp.setdiff1d(v, w)), ("x[...]", lambda v: v[v > 0])):  # fmt: skip
+    text = raises(RuntimeError, lambda function=function: function(a))
+    assert "process_allgather(x, tiled=True)" in text and "size=n" in text and "traced" not in text and text.startswith(name), text
 assert "iterate" in raises(AssertionError, lambda: list(a))
 raises(ValueError, lambda: bool(a))
 raises(TypeError, lambda: float(a))

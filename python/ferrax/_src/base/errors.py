@@ -112,6 +112,9 @@ class JAXTypeError(TypeError):
         True
     """
 
+    # What whoever asked for the value says of other ways.
+    instead = ""
+
     def __init__(self, message: str) -> None:
         super().__init__(message)
 
@@ -159,6 +162,7 @@ class ConcretizationTypeError(JAXTypeError):
     ) -> None:
         who = f"{operation} needs a concrete value" if operation else "A concrete value is needed"
         head = f"{who}, but got the {_describe(tracer)}."
+        self.instead = context.strip()
         context = f"{context.strip()}\n" if context else ""
         usual = (
             "The value is not known while the function is traced. If it decides a shape or the "
@@ -285,14 +289,18 @@ class NonConcreteBooleanIndexError(JAXIndexError):
         Array(5., dtype=float32)
     """
 
+    instead = (
+        "Keep the shape with jnp.where(mask, x, fill), reduce with jnp.sum(x, where=mask), "
+        "or take at most n elements: x[jnp.nonzero(mask, size=n, fill_value=0)], "
+        "jnp.compress(mask, x, size=n). Updates take masks: x.at[mask].set(values)."
+    )
+
     def __init__(self, tracer: Any, *, origin: str | None = None, location: str | None = None) -> None:
         super().__init__(
             f"Array boolean indices must be concrete; got the {_describe(tracer)}.\n"
             f"{_where(location)}{_origin(tracer, origin)}"
             "The result's shape would depend on values that are not known while the function is "
-            "traced. Keep the shape with jnp.where(mask, x, fill), reduce with jnp.sum(x, where=mask), "
-            "or take at most n elements: x[jnp.nonzero(mask, size=n, fill_value=0)], "
-            "jnp.compress(mask, x, size=n). Updates take masks: x.at[mask].set(values)."
+            f"traced. {self.instead}"
         )
 
 

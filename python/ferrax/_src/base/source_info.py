@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
-from typing import Any
+import functools
+import re
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType, FunctionType
+from typing import Any, TypeVar
 
 from ferrax import _core
+from ferrax._src.base.errors import PACKAGE_DIRECTORY
+
+_T = TypeVar("_T")
 
 __all__ = [
     "NameStack",
@@ -132,6 +139,52 @@ def new_source_info() -> SourceInfo:
     SourceInfo(line=None, name_stack='')
     """
     return SourceInfo()
+
+
+def called_at(place: SourceInfo, call: Callable[[], _T]) -> _T:
+    """What `call()` gives, whose equations have this line, and these names within those of now: an equation that is
+    made anew stays the user's. Nothing is known of a place without a line."""
+    if place.line is None:
+        return call()
+    if not place.name_stack.stack:
+        return _at(place.line)(call)
+    with set_name_stack(current_name_stack() + place.name_stack):
+        return _at(place.line)(call)
+
+
+@functools.lru_cache(4096)
+def _at(line: str) -> Callable[[Callable[[], Any]], Any]:
+    """A function that calls another one, and of which the interpreter says that it is at this line, where the native
+    core looks for it."""
+    found = re.fullmatch(r"(.*):(\d+) \((.*)\)", line, re.DOTALL)
+    if found is None:
+        return lambda call: call()
+    file, number, name = found.groups()
+    return FunctionType(_calling_code(file, int(number), name), {})
+
+
+def called_by_user(call: Callable[[], _T]) -> _T:
+    """What a native function gives: a warning that it gives is of the user's line, as if that had called it."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE_DIRECTORY):
+        frame = frame.f_back
+    if frame is None:
+        return call()
+    code = _calling_code(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+    try:
+        return FunctionType(code, frame.f_globals)(call)
+    except BaseException as error:
+        # The line is in the traceback once, where the user's own frame is.
+        own = error.__traceback__
+        error.__traceback__ = own and own.tb_next and own.tb_next.tb_next
+        raise
+
+
+@functools.lru_cache(4096)
+def _calling_code(file: str, line: int, name: str) -> CodeType:
+    """The code of a function that calls another one, at this line of that file."""
+    code = (lambda call: call()).__code__
+    return code.replace(co_filename=file, co_firstlineno=line, co_name=name)
 
 
 def new_name_stack(name: str = "") -> NameStack:

@@ -120,11 +120,13 @@ def run(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any
             args, kwargs = tree.unflatten(leaves)
             return function(*args, **kwargs)
         name = getattr(function, "__name__", repr(function))
+        name = "x[...]" if name == "__getitem__" else name
+        # What is said of a value that was asked for without more is about functions that are traced.
+        instead = error.instead or f"Use lax.cond, jnp.where or size=.... What was asked for: {error}"
         raise RuntimeError(
-            f"{name} asks for values of an array of which this process holds some parts and others the rest: it is "
-            "called as a program over the mesh of its arguments, where shapes and choices of Python cannot depend on "
-            "values. Use lax.cond, jnp.where or size=..., or gather the array first, in all processes, by "
-            f"experimental.multihost_utils.process_allgather(x, tiled=True). What was asked for: {error}"
+            f"{name} asks for values of an array of which this process holds some parts and others the rest: shapes "
+            "and choices of Python cannot depend on them. Gather the array first, in all processes: "
+            f"experimental.multihost_utils.process_allgather(x, tiled=True). Or do without: {instead}"
         ) from None
 
 

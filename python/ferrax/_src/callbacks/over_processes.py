@@ -20,6 +20,7 @@ from typing import Any
 
 from ferrax import _core
 from ferrax._src import core
+from ferrax._src.base.source_info import called_by_user
 from ferrax._src.callbacks import separate_devices
 from ferrax._src.callbacks.exchanges import FRAMES, check_mesh, devices_of, replacement
 from ferrax._src.core import propagation
@@ -31,14 +32,14 @@ from ferrax._src.core.parts import parts_of
 from ferrax._src.core.placement import device_put
 from ferrax._src.core.placements import alias, place, placement
 from ferrax._src.core.primitives import apply_program
-from ferrax._src.core.sharding import NamedSharding, SingleDeviceSharding
+from ferrax._src.core.sharding import NamedSharding, Sharding, SingleDeviceSharding
 from ferrax._src.lax.creation import full_like
 from ferrax._src.lax.shape import concatenate, expand_dims
 from ferrax._src.lax.slicing import index_in_dim
 from ferrax._src.parallel import across, shard_map_primitive
 from ferrax._src.parallel.partition import is_over_some, over_all_axes, partition
 from ferrax._src.parallel.shard_map_programs import device_program
-from ferrax._src.transforms import placed_programs, stages
+from ferrax._src.transforms import placed_jit, placed_programs, stages
 from ferrax._src.tree import tree_util
 
 
@@ -151,7 +152,7 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
     *dynamic, static = placed_programs.apart(function, args, kwargs)
     typed = [x if number in static else tree_util.tree_map(_type_of, x) for number, x in enumerate(args)]
     named = {name: x if name in static else tree_util.tree_map(_type_of, x) for name, x in kwargs.items()}
-    program, captured, _, out_tree, donated, refs = function._traced(*typed, **named)
+    program, captured, _, out_tree, donated, refs = called_by_user(functools.partial(function._traced, *typed, **named))
     leaves = tree_util.tree_leaves(tuple(dynamic))
     operands = [*leaves, *captured]
     if refs is not None and _mesh_apart(program, tuple(map(_said_sharding, operands))) is not None:
@@ -159,7 +160,8 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
             "jit over several processes or memories: arrays that can be written to are not supported; pass arrays, and "
             "return those that are to be kept"
         )
-    results = run_program(program, operands, len(captured))
+    said = placed_programs.said_of(function, out_tree, program.out_types)
+    results = run_program(program, operands, said, len(captured))
     if results is None:
         return placed_programs.call_jitted(function, args, kwargs)
     for leaf, flag in zip(leaves, donated or ()):
@@ -168,21 +170,49 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
     return out_tree.unflatten(results)
 
 
-def run_program(program: Any, operands: Sequence[Any], captured: int = 0) -> list[Any] | None:
-    """The results of a program over whole arrays; None if neither an array nor what it says is over several processes.
-    The last operands, so many, are arrays that it closes over.
+def run_program(
+    program: Any, operands: Sequence[Any], said: Sequence[Sharding | None] = (), captured: int = 0
+) -> list[Any] | None:
+    """The results of a program over whole arrays, where `said` says, if that is given; None if neither an array nor
+    what is said of it, within and of results, is over several processes. The last operands, so many, are arrays that it
+    closes over.
 
-    Errors: NotImplementedError for arrays over no mesh or several.
+    Errors: NotImplementedError for arrays over no mesh or several; ValueError for results over other devices.
     """
     ins = tuple(map(_said_sharding, operands))
-    mesh = _mesh_apart(program, ins)
+    mesh = _mesh_apart(program, ins) or next(filter(None, map(_mesh_of, said)), None)
     if mesh is None:
         return None
-    params, consts = _partitioned(program, mesh, ins)
-    return run([*operands, *consts], params, captured + len(consts))
+    outs = (*said, *[None] * (len(program.out_types) - len(said)))
+    for where in outs:
+        if where is not None and where.device_set != set(mesh.devices.flat):
+            raise ValueError(
+                f"jit: incompatible devices: arguments or results are over {mesh}, and a result is to be where {where} "
+                "says, which are others"
+            )
+    params, consts = _partitioned(program, mesh, ins, outs)
+    results = run([*operands, *consts], params, captured + len(consts))
+    return [x if where is None else _laid(x, where) for x, where in zip(results, outs)]
+
+
+def _mesh_of(sharding) -> Mesh | None:
+    """The mesh of a sharding over several processes or memories."""
+    known = isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh) and not sharding._shares_memory
+    return sharding.mesh if known else None
+
+
+def _laid(x, sharding):
+    """A result of a program where it was said to be, over its devices."""
+    known = placement(x).sharding
+    if known == sharding:
+        return x
+    if known.memory_kind != sharding.memory_kind or not known.is_equivalent_to(sharding, x.ndim):
+        return device_put(x, sharding)
+    return of_parts(x.shape, sharding, dict(x.parts())) if type(x) is GlobalArray else place(x, sharding)
 
 
 stages.over_processes = run_program
+placed_jit.over_processes = lambda function, *args, **kwargs: call_jitted(function, args, kwargs)
 
 
 def _type_of(x: Any) -> Any:
@@ -226,7 +256,8 @@ def _mesh_apart(program, ins) -> Mesh | None:
 
 
 @functools.lru_cache(256)
-def _partitioned(program, mesh, ins):
+def _partitioned(program, mesh, ins, outs):
     """The parameters of the equation `shard_map` that a program over whole arrays is, and its last operands."""
-    params, consts, _ = partition(program, mesh, ins)
+    cut = [where if isinstance(where, NamedSharding) and where.mesh == mesh else None for where in outs]
+    params, consts, _ = partition(program, mesh, ins, cut)
     return params, consts

@@ -18,7 +18,7 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import effects as _effects
 from ferrax._src.base.errors import JaxprTypeError
-from ferrax._src.base.source_info import SourceInfo, named_stack
+from ferrax._src.base.source_info import SourceInfo, called_at, named_stack
 from ferrax._src.core import primitive_params
 from ferrax._src.core.primitives import Primitive as Primitive, apply_program, aval_type, builtin
 
@@ -471,14 +471,18 @@ def interpret(jaxpr, consts, arguments, apply, literal=literal_value):
 
 
 def bind_equation(eqn, values):
-    """The outputs of an equation's primitive for these inputs, as a list."""
+    """The outputs of an equation's primitive for these inputs, as a list. What is recorded has the equation's line."""
+    return called_at(eqn.source_info, lambda: _bind_equation(eqn, values))
+
+
+def _bind_equation(eqn, values):
     results = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
     return list(results) if eqn.primitive.multiple_results else [results]
 
 
-def _evaluate(jaxpr, consts, arguments):
+def _evaluate(jaxpr, consts, arguments, lines=True):
     """Binds the equations one after another."""
-    return interpret(jaxpr, consts, arguments, bind_equation)
+    return interpret(jaxpr, consts, arguments, bind_equation if lines else _bind_equation)
 
 
 def eval_jaxpr(jaxpr: Any, consts: Any, *args: Any, propagate_source_info: bool = True) -> list[Any]:
@@ -486,7 +490,7 @@ def eval_jaxpr(jaxpr: Any, consts: Any, *args: Any, propagate_source_info: bool 
 
     Errors: TypeError for another number of arguments or consts than the jaxpr has.
     Args: jaxpr: a `Jaxpr`; consts: values of its constvars; args: of its invars;
-    propagate_source_info: accepted, without effect.
+    propagate_source_info: whether equations that are recorded have the lines and names of the jaxpr's.
 
     Example:
         >>> closed = ferrax.make_jaxpr(lambda x: x * 2)(1.0)
@@ -500,9 +504,9 @@ def eval_jaxpr(jaxpr: Any, consts: Any, *args: Any, propagate_source_info: bool 
             f"eval_jaxpr: the jaxpr has {len(jaxpr.invars)} invars and {len(jaxpr.constvars)} "
             f"constvars, got {len(args)} arguments and {len(consts)} consts"
         )
-    if jaxpr._is_view():
+    if jaxpr._is_view() and propagate_source_info:
         return apply_program(jaxpr._program, [*args, *consts])
-    return _evaluate(jaxpr, consts, args)
+    return _evaluate(jaxpr, consts, args, propagate_source_info)
 
 
 def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr) -> Callable[..., list[Any]]:

@@ -131,6 +131,8 @@ def device_put(
         if isinstance(array, core.Tracer) and isinstance(place, NamedSharding) and place.mesh.explicit_axes:
             return laid_out(array, place)
         if over_processes is not None and not isinstance(array, core.Tracer):
+            if array is not leaf:
+                array = placements.place(array, placements.WHOLE, committed=False)
             if not (place._shares_memory and placement(array).sharding._shares_memory):
                 return over_processes(array, place)
         if array is not leaf:

@@ -7,6 +7,7 @@ function being traced. `ShapedArray` is the type of either.
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -123,6 +124,12 @@ def concrete_or_error(force: Any, value: Any, context: str = "") -> Any:
     if isinstance(value, Tracer):
         known = _core.concrete_value(value)
         if known is None:
+            try:
+                # A number may be known to whoever began the trace (`set_frame_answer`).
+                if force in (int, float, operator.index):
+                    return force(value)
+            except errors.JAXTypeError:
+                pass
             raise errors.ConcretizationTypeError(
                 value,
                 context,

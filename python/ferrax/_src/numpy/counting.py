@@ -68,11 +68,12 @@ def bincount(
         raise ValueError(f"only 1-dimensional input supported: bincount got shape {tuple(x.shape)}")
     minlength = concrete_or_error(operator.index, minlength, "'minlength' argument of jnp.bincount")
     if length is None:
-        values = concrete_or_error(
-            np.asarray, x, "The largest element decides the shape. Say how many bins there are: "
+        # All processes have the largest of an array of which each has some parts.
+        largest = concrete_or_error(
+            int, reductions.max(x, initial=-1), "The largest element decides the shape. Say how many bins there are: "
             "jnp.bincount(x, length=n)."
-        )
-        length = max(minlength, int(max(0, values.max())) + 1 if values.size else 0)
+        ) if x.size else -1
+        length = max(minlength, largest + 1)
     else:
         (length,) = canonical_shape(
             concrete_or_error(operator.index, length, "'length' argument of jnp.bincount")

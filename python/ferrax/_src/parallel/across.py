@@ -28,7 +28,7 @@ from ferrax._src.parallel import algorithms, ranks
 from ferrax._src.parallel.algorithms import Plan
 
 Tile = tuple[int, ...]
-Box = tuple[slice, ...]
+Box = tuple[Any, ...]
 
 
 def members_of(*shardings: Sharding) -> list[int]:
@@ -42,8 +42,9 @@ def put_over_processes(array: Any, sharding: Sharding) -> Any:
 
     Of an array of this process alone all processes pass the same value. Errors: AssertionError if they do not.
     """
-    source = placement_of(array).sharding
-    if not source.is_fully_addressable or type(array) is GlobalArray:
+    source, committed = placement_of(array)
+    # What nobody put anywhere is where the mesh in use is.
+    if committed and not source.is_fully_addressable or type(array) is GlobalArray:
         if isinstance(sharding, SingleDeviceSharding) and not source.is_fully_addressable:
             raise ValueError(
                 f"device_put: an array over several processes is put over devices of these, not on {sharding}, "
@@ -135,11 +136,12 @@ class _Layout:
 
 
 def _piece(tile: Sequence[tuple[int, int]], box: Sequence[tuple[int, int]]) -> tuple[Box, Box]:
-    """What a tile and a box share: its place in the tile, and in the box."""
+    """What a tile and a box share: its place in the tile, and in the box. What is there of an array is a view, also of
+    one without axes."""
     shared = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(tile, box)]
     return (
-        tuple(slice(low - first, high - first) for (low, high), (first, _) in zip(shared, tile)),
-        tuple(slice(low - first, high - first) for (low, high), (first, _) in zip(shared, box)),
+        (*(slice(low - first, high - first) for (low, high), (first, _) in zip(shared, tile)), ...),
+        (*(slice(low - first, high - first) for (low, high), (first, _) in zip(shared, box)), ...),
     )
 
 
@@ -203,7 +205,7 @@ def _plain_type(dtype: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
 def array_of(value: np.ndarray, like: Any) -> Array:
     """The array of elements, or of keys of words, of the dtype of another."""
     with ensure_compile_time_eval(), config.enable_x64(True):
-        found = _core.array_from_numpy(np.ascontiguousarray(value), bool(like.weak_type))
+        found = _core.array_from_numpy(np.asarray(value, order="C"), bool(like.weak_type))
         if dtypes.issubdtype(like.dtype, dtypes.extended):
             return _core.bind("random_wrap", (found,), {"impl": like.dtype._native[1]})
         return found

@@ -14,6 +14,7 @@ from collections.abc import Sequence, Set as AbstractSet
 from typing import Any
 
 from ferrax import _core
+from ferrax._src.base.source_info import called_at
 from ferrax._src.core import ShapeDtypeStruct, Tracer, call_borders, named_axes, propagation
 from ferrax._src.core.jaxpr import ClosedJaxpr, bind_equation, interpret
 from ferrax._src.core.mesh import Mesh
@@ -61,17 +62,17 @@ def partition(
         program: one over whole arrays.
         mesh: the devices.
         ins: how the arguments are cut; None: not at all.
-        outs: how results are to be; None: as follows from the arguments.
+        outs: how results are to be; None, of one or all: as follows from the arguments.
 
     Errors: NotImplementedError for programs with arrays that can be written to, and for functions over other meshes.
     """
     program = program.erase_varying()
     cuts = propagation.Cuts(mesh)
-    if outs is None:
-        outs = [None] * len(program.out_types)
-        numbers = [0 if x is None else number_of(x) for x in ins]
-        if any(number & TYPED for number in numbers):
-            outs = [numbered(number).sharding for number in propagation.results(program, numbers)]
+    outs = [None] * len(program.out_types) if outs is None else list(outs)
+    numbers = [0 if x is None else number_of(x) for x in ins]
+    if None in outs and any(number & TYPED for number in numbers):
+        typed = (numbered(number).sharding for number in propagation.results(program, numbers))
+        outs = [there if where is None else where for where, there in zip(outs, typed)]
     given = [cuts.entries(sharding) or [] for sharding in ins]
     program, within = _divided(program, cuts, given)
     local, consts, found, said = _cut(program, cuts, given, [cuts.entries(sharding) for sharding in outs])
@@ -212,7 +213,7 @@ def _divided(program, cuts, given):
             return bind_equation(eqn, values)
         params, consts, said = over_all_axes(eqn.params, cuts.mesh, list(map(entries_of, values)))
         exchanged.extend(said)
-        return shard_map_p.bind(*values, *consts, **params)
+        return called_at(eqn.source_info, lambda: shard_map_p.bind(*values, *consts, **params))
 
     closed = ClosedJaxpr(program, ())
     types = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type) for x in closed.jaxpr.in_avals]

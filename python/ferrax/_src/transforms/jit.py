@@ -17,6 +17,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 from ferrax import _core
 from ferrax._src.base import config
 from ferrax._src.base.flags import StateContext
+from ferrax._src.base.source_info import called_by_user
 from ferrax._src.base.traceback_util import boundary
 from ferrax._src.core import api_util
 from ferrax._src.core.devices import Device, local_devices
@@ -187,7 +188,10 @@ def _resolved_jit(fun, static, donate, inline, max_traces):
 @api_util.takes_types
 def _trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
     """Traces for these (possibly abstract) arguments; see `ferrax.stages.Traced`."""
-    program, captured, in_tree, out_tree, donated, refs = self._traced(*args, **kwargs)
+    # Where it warns of donated arguments, that is of the user's line.
+    program, captured, in_tree, out_tree, donated, refs = called_by_user(
+        functools.partial(self._traced, *args, **kwargs)
+    )
     name = self._function_name
     traced = stages.Traced(program, captured, in_tree, out_tree, donated, refs, name)
     leaves = tree_util.tree_leaves((args, kwargs))

@@ -8,6 +8,7 @@ those of which nothing is said are where the arguments' places put them (`core.p
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,12 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import config
+from ferrax._src.base.source_info import called_by_user
 from ferrax._src.base.traceback_util import boundary
 from ferrax._src.core import call_borders, named_axes, propagation, transfers
 from ferrax._src.core.devices import Device
 from ferrax._src.core.explicit_types import laid_out, typed
+from ferrax._src.core.global_array import GlobalArray
 from ferrax._src.core.layout import AutoLayout, Format, Layout, order_of
 from ferrax._src.core.mesh import (
     AbstractMesh,
@@ -127,6 +130,21 @@ def shardings_of(program: Any, leaves: list, captured: list) -> tuple[list, list
     return [NamedSharding(mesh, PartitionSpec()) if where is None else where for where in known], list(found)
 
 
+def _following(program: Any, known: list, leaves: list, captured: list) -> tuple[list, list] | None:
+    """As `shardings_of`, for arguments that are where they are said to be; None where one is over no mesh."""
+    mesh = next((x.mesh for x in known if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh)), None)
+    if mesh is None or not all(where is None or isinstance(where, NamedSharding) for where in known):
+        return None
+    # Over explicit axes what an argument is divided over is a part of its type, or it is not divided.
+    whole = NamedSharding(mesh, PartitionSpec())
+    places = [
+        whole if mesh.explicit_axes and where is not None and not isinstance(_said_of(leaf), NamedSharding) else where
+        for where, leaf in zip(known, leaves)
+    ]
+    numbers = [0 if where is None else number_of(where) for where in places] + [_core.place_of(x) for x in captured]
+    return places, list(_shardings_of_results(program, tuple(numbers), mesh, get_abstract_mesh(), concrete_mesh()))
+
+
 @functools.lru_cache(256)
 def _shardings_of_results(program, numbers, mesh, *in_use):
     """The shardings of a program's results over a mesh, by the numbers of its operands and the meshes in use."""
@@ -180,8 +198,9 @@ class PlacedFunction:
         places = tree_util.tree_leaves((in_shardings, out_shardings), is_leaf=is_leaf)
         self._mesh = next((x.mesh for x in places if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh)), None)
         # By trees, shapes and the mesh in use, the shardings of arguments and, by the same of results,
-        # those of results, and where others are of which no argument says it.
-        self._known: dict[Any, tuple[list, dict[Any, tuple[list, Any]]]] = {}
+        # those of results, and where others are of which no argument says it; and whether any of all these are over
+        # several processes.
+        self._known: dict[Any, tuple[list, dict[Any, tuple[list, Any]], bool]] = {}
 
     # What makes such a function of what one has, by which copies and pickles are made.
     @property
@@ -210,7 +229,8 @@ class PlacedFunction:
         key = tree, tuple([getattr(x, "shape", ()) for x in leaves]), named_axes.mesh_in_use()
         known = self._known.get(key)
         if known is None:
-            known = _kept(self._known, key, (self._inputs(args, kwargs), {}))
+            ins = self._inputs(args, kwargs)
+            known = _kept(self._known, key, (ins, {}, self._is_over_several(ins)))
         if self._device is None and any(isinstance(x, core.Tracer) for x in leaves):
             results = self._bound(args, kwargs, known[0])
             if results is not None:
@@ -219,13 +239,17 @@ class PlacedFunction:
             args, kwargs = self._moved(args, kwargs, [SingleDeviceSharding(self._device)] * len(leaves))
         elif known[0]:
             args, kwargs = self._moved(args, kwargs, known[0])
+        spread = known[2] and core.trace_state_clean()
+        function = functools.partial(over_processes, self._jit) if spread and over_processes else self._jit
+        if any(self._jit._options[1]) and not spread:
+            function = functools.partial(_donating, self._jit)
         if self._out is None:
-            results = self._jit(*args, **kwargs)
+            results = function(*args, **kwargs)
         else:
             before, propagation.call.mesh = propagation.call.mesh, self._mesh
             try:
                 results = placed_programs.called(
-                    self._jit, args, kwargs, lambda tree, shapes: self._said(tree, shapes, known[0])[0]
+                    self._jit, args, kwargs, lambda tree, shapes: self._said(tree, shapes, known[0])[0], function
                 )
             finally:
                 propagation.call.mesh = before
@@ -266,6 +290,17 @@ class PlacedFunction:
         results = _core.bind("jit", operands, {"program": program, "name": name, "inline": False})
         return out_tree.unflatten([_typed(x, where) for x, where in zip(results, said)])
 
+    def _is_over_several(self, ins) -> bool:
+        """Whether a sharding of the arguments, or one that is said of results, has devices of other processes."""
+        said, mesh = list(ins), mesh_of_specs()
+        for where in tree_util.tree_leaves(self._out, is_leaf=is_leaf):
+            where = where.sharding if isinstance(where, Format) else where
+            if isinstance(where, PartitionSpec) and isinstance(mesh, Mesh) and not mesh.empty:
+                where = NamedSharding(mesh, PartitionSpec())
+            if isinstance(where, Sharding) and not _without_devices(where):
+                said.append(where)
+        return stages.over_several(said)
+
     def _on_device(self, x):
         """A result on the function's device. Errors: ValueError for one that the function puts on others."""
         if isinstance(x, core.Tracer) or self._device is None:
@@ -287,7 +322,7 @@ class PlacedFunction:
 
         def put(leaf, where):
             leaf = by_rows(leaf)
-            array = core.as_array(leaf, "jit")
+            array = leaf if type(leaf) is GlobalArray else core.as_array(leaf, "jit")
             if where is None or not self._device and isinstance(array, core.Tracer):
                 return leaf if where is None or stated else laid_out(array, where)
             if isinstance(array, core.Tracer):
@@ -295,6 +330,7 @@ class PlacedFunction:
             known, committed = placement(array)
             # What is no array yet was put nowhere, also where a mesh is in use.
             committed = committed and array is leaf
+            found = array if committed or self._device else stages.divided(array, where, leaf)
             if isinstance(where, NamedSharding) and where.mesh.explicit_axes and typed(array) is None:
                 # What it is divided over is no part of its type.
                 where = NamedSharding(where.mesh, PartitionSpec())
@@ -307,7 +343,7 @@ class PlacedFunction:
                 return leaf
             if array is leaf and not committed and where.num_devices > 1:
                 transfers.moved(array, known, where, False)
-            return placed(array, where)
+            return found if type(found) is GlobalArray and not where.is_fully_replicated else placed(array, where)
 
         leaves, tree = tree_util.tree_flatten((self._dynamic(args), kwargs))
         moved, kwargs = tree.unflatten([put(x, where) for x, where in zip(leaves, places)])
@@ -401,10 +437,13 @@ class PlacedFunction:
         staged._without_devices = any(map(_without_devices, said))
         staged._said = self._said(staged.out_tree, shapes, known)[0]
         outs, found = self._outputs(staged.out_tree, shapes, known), staged._shardings
-        if found and not any(known):
+        if any(known):
+            leaves = tree_util.tree_leaves((self._dynamic(args), kwargs))
+            found = _following(staged._program, known, leaves, staged._captured)
+        if found:
             # What is said of results alone is beside what follows from the arguments.
-            known, outs = found[0], [there if where is None else where for where, there in zip(staged._said, found[1])]
-        staged._shardings = known, outs
+            outs = [there if where is None else where for where, there in zip(staged._said, found[1])]
+        staged._shardings = known if any(known) else found[0] if found else known, outs
         return staged
 
     def trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
@@ -427,6 +466,11 @@ class PlacedFunction:
         return tree.unflatten([x if where is None else x.update(sharding=where) for x, where in zip(out, places)])
 
 
+def _donating(jitted: Any, *args: Any, **kwargs: Any) -> Any:
+    """What a jitted function gives, whose warnings of donated arguments are of the user's line."""
+    return called_by_user(functools.partial(jitted, *args, **kwargs))
+
+
 # Libraries tell jitted functions by the name of their class.
 PlacedFunction.__name__ = PlacedFunction.__qualname__ = "PjitFunction"
 
@@ -434,6 +478,10 @@ PlacedFunction.__name__ = PlacedFunction.__qualname__ = "PjitFunction"
 def _again(*fields: Any) -> PlacedFunction:
     return PlacedFunction(*fields)
 
+
+# `over_processes(jitted, *args, **kwargs)`: what a jitted function gives over the devices of several processes. Set by
+# what joins them.
+over_processes: Callable[..., Any] | None = None
 
 # How many lists of shardings a function keeps.
 _MOST = 4096
@@ -462,6 +510,8 @@ def _put(x, where, rest, given):
         if rest is None or placement(x).committed:
             return x
         where = rest
+    if type(x) is GlobalArray:
+        return x  # which is where it was said to be
     return placed(x, where) if given else place(x, where)
 
 

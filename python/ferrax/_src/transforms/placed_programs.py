@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,7 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
+from ferrax._src.base.source_info import called_by_user
 from ferrax._src.core import call_borders, primitives, propagation
 from ferrax._src.core.avals import ShapeDtypeStruct
 from ferrax._src.core.devices import device_count
@@ -109,11 +111,15 @@ def _over(mesh: Mesh | None) -> Iterator[None]:
         _state.mesh = before
 
 
-def called(function: Any, args: Sequence[Any], kwargs: dict[str, Any], places: Callable[..., list[Any]]) -> Any:
-    """What a jitted function gives whose results are put where `places(tree, shapes)` says: shardings or None."""
+def called(
+    function: Any, args: Sequence[Any], kwargs: dict[str, Any], places: Callable[..., list[Any]],
+    by: Callable[..., Any],
+) -> Any:
+    """What a jitted function gives, called as `by`, whose results are put where `places(tree, shapes)` says: shardings
+    or None."""
     before, _state.wanted = _state.wanted, (function, places)
     try:
-        return function(*args, **kwargs)
+        return by(*args, **kwargs)
     finally:
         _state.wanted = before
 
@@ -414,13 +420,13 @@ def apart(
 
 def call_jitted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a jitted function gives whose program asks."""
-    program, captured, _, out_tree, donated, refs = function._traced(*args, **kwargs)
+    program, captured, _, out_tree, donated, refs = called_by_user(functools.partial(function._traced, *args, **kwargs))
     leaves = tree_util.tree_leaves(apart(function, args, kwargs)[:2])
     given = ref_args.of_leaves(leaves)
     operands = [core.as_array(x, function._function_name) for x in ref_args.values(leaves, given)]
     held = [] if refs is None else refs.read(given, function._function)
     count = out_tree.num_leaves
-    said = _said_of(function, out_tree, program.out_types)
+    said = said_of(function, out_tree, program.out_types)
     results = run(program, [*operands, *captured, *held], len(captured), said)
     if refs is not None:
         refs.write(results[count:], given)
@@ -446,7 +452,8 @@ def staged(program: Any, captured: Sequence[Any], shardings: Any, found: bool) -
     return made, None if shardings is None else (inputs, outputs)
 
 
-def _said_of(function, out_tree, types) -> list[Any]:
+def said_of(function: Any, out_tree: Any, types: Sequence[Any]) -> list[Any]:
+    """Where the results of this function are put, by `called`; empty if that was not said."""
     known, places = _state.wanted
     if known is not function:
         return []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from ferrax._src.core.permuted_array import (
     permuted,
 )
 from ferrax._src.core.placement import device_put
-from ferrax._src.core.placements import WHOLE, placed, placement
+from ferrax._src.core.placements import WHOLE, place, placed, placement
 from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing import abstract_values
@@ -82,9 +83,29 @@ permuted_program: Callable[..., Any] | None = None
 
 # `exchanges(program, ins, outs)`: what devices exchange. Set by what knows meshes.
 exchanges: Callable[[Any, list[Any], list[Any]], list[Any]] | None = None
-# `over_processes(program, operands)`: the results of a program of arrays over several processes. Set by what joins
-# them.
-over_processes: Callable[[Any, list[Any]], list[Any] | None] | None = None
+# `over_processes(program, operands, said)`: the results of a program over several processes, where `said` says; None
+# if neither an array nor what is said is over several. Set by what joins them.
+over_processes: Callable[[Any, list[Any], list[Any]], list[Any] | None] | None = None
+
+
+def over_several(places: Sequence[Any]) -> bool:
+    """Whether one of these shardings, or None, has devices of other processes, or several with memories of their own."""
+    return any(where is not None and not where._shares_memory for where in places)
+
+
+def divided(x: Any, where: Any, leaf: Any) -> Any:
+    """The array `x` that an argument is, `leaf`, as a sharding over several processes divides it: of one that nobody
+    put over these all have the same.
+
+    Errors: AssertionError if they do not.
+    """
+    if where is None or type(x) is GlobalArray or where.is_fully_addressable or where.is_fully_replicated:
+        return x
+    known, committed = placement(x)
+    # What is no array yet was put nowhere, also where a mesh is in use.
+    if x is leaf and committed and not known.is_fully_addressable:
+        return x
+    return device_put(x if x is leaf else place(x, WHOLE, committed=False), where)
 
 
 class _Stage:
@@ -429,17 +450,23 @@ class Compiled(_Stage):
         """The program, as the native core has it."""
         return self._program
 
-    def _over_processes(self, arrays) -> list[Any]:
-        """The results for arrays over several processes, where they were said to be."""
+    @functools.cached_property
+    def _is_over_several(self) -> bool:
+        return self._shardings is not None and over_several([*self._shardings[0], *self._shardings[1]])
+
+    def _over_processes(self, arrays, leaves) -> list[Any]:
+        """The results over several processes for arguments, which are these arrays, where they were said to be."""
         if self._refs is not None:
             raise NotImplementedError(
                 f"{self.fun_name} writes to arrays, which is not supported over several processes: return new values"
             )
         assert over_processes is not None
-        results = over_processes(self._program, [*arrays, *self._captured])
+        ins, outs = self._shardings or ([], [])
+        # Nothing is said of arguments, or something of each.
+        arrays = list(map(divided, arrays, ins, leaves)) if ins else arrays
+        results = over_processes(self._program, [*arrays, *self._captured], outs, len(self._captured))
         assert results is not None
-        said = self._shardings[1] if self._shardings else [None] * len(results)
-        return [x if where is None else device_put(x, where) for x, where in zip(results, said)]
+        return results
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, tree = tree_util.tree_flatten((args, kwargs))
@@ -473,8 +500,8 @@ class Compiled(_Stage):
                 )
             arrays.append(array)
         self._check_shardings(leaves)
-        if any(type(x) is GlobalArray for x in arrays):
-            return self.out_tree.unflatten(self._over_processes(arrays))
+        if self._is_over_several or any(type(x) is GlobalArray for x in arrays):
+            return self.out_tree.unflatten(self._over_processes(arrays, leaves))
         if self._orders or PermutedArray in map(type, arrays):
             orders = self._orders[0] if self._orders else [None] * len(arrays)
             given = [x is leaf for x, leaf in zip(arrays, leaves)]
