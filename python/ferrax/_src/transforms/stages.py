@@ -83,13 +83,14 @@ permuted_program: Callable[..., Any] | None = None
 
 # `exchanges(program, ins, outs)`: what devices exchange. Set by what knows meshes.
 exchanges: Callable[[Any, list[Any], list[Any]], list[Any]] | None = None
-# `over_processes(program, operands, said)`: the results of a program over several processes, where `said` says; None
-# if neither an array nor what is said is over several. Set by what joins them.
-over_processes: Callable[[Any, list[Any], list[Any]], list[Any] | None] | None = None
+# `over_processes(program, operands, said, captured)`: the results of a program over several processes or memories, where
+# `said` says; None if neither an array nor what is said is over several. The last operands, so many, are captured. Set by
+# what joins processes.
+over_processes: Callable[[Any, list[Any], list[Any], int], list[Any] | None] | None = None
 
 
 def over_several(places: Sequence[Any]) -> bool:
-    """Whether one of these shardings, or None, has devices of other processes, or several with memories of their own."""
+    """Whether one of these shardings, or None, has devices of other processes, or with memories of their own."""
     return any(where is not None and not where._shares_memory for where in places)
 
 
