@@ -83,9 +83,9 @@ permuted_program: Callable[..., Any] | None = None
 
 # `exchanges(program, ins, outs)`: what devices exchange. Set by what knows meshes.
 exchanges: Callable[[Any, list[Any], list[Any]], list[Any]] | None = None
-# `over_processes(program, operands, said, captured)`: the results of a program over several processes or memories, where
-# `said` says; None if neither an array nor what is said is over several. The last operands, so many, are captured. Set by
-# what joins processes.
+# `over_processes(program, operands, said, captured)`: the results of a program over several processes or memories,
+# where `said` says; None if neither an array nor what is said is over several. The last operands, so many, are
+# captured. Set by what joins processes.
 over_processes: Callable[[Any, list[Any], list[Any], int], list[Any] | None] | None = None
 
 
