@@ -122,9 +122,7 @@ impl Lane<'_> {
             let parts = self.mesh.parts(&part.spec[axis]);
             part = match target(axis) {
                 Some(span) if stays(self, &part, axis, &span) => continue,
-                None if even.is_even(parts, part.sizes[axis])
-                    && to[axis].starts_with(&part.spec[axis]) =>
-                {
+                None if even.is_even(parts, part.sizes[axis]) && to[axis].starts_with(&part.spec[axis]) => {
                     self.moved(&part, axis, even)?
                 }
                 _ => self.gathered(&part, axis)?,
@@ -149,14 +147,7 @@ impl Lane<'_> {
     }
 
     /// The device's window of an array that is whole along an axis. The window may begin behind the array's first element.
-    pub fn picked(
-        &mut self,
-        x: Atom,
-        axis: usize,
-        size: usize,
-        over: &MeshAxes,
-        span: Span,
-    ) -> Result<Atom> {
+    pub fn picked(&mut self, x: Atom, axis: usize, size: usize, over: &MeshAxes, span: Span) -> Result<Atom> {
         let count = self.mesh.parts(over);
         let mut shape: Shape = self.b.shape(x);
         let reach = span.end(count);
@@ -200,10 +191,8 @@ impl Lane<'_> {
         from: i64,
         to: i64,
     ) -> Result<Option<Atom>> {
-        let (from, to) = (
-            (-span.before < from).then_some(from),
-            (span.end(self.mesh.parts(over)) > to).then_some(to),
-        );
+        let (from, to) =
+            ((-span.before < from).then_some(from), (span.end(self.mesh.parts(over)) > to).then_some(to));
         if from.is_none() && to.is_none() {
             return Ok(None);
         }

@@ -52,12 +52,7 @@ pub struct Movable {
 }
 
 /// See the head of the file.
-pub fn assign(
-    rule: &ShardRule,
-    mesh: &Mesh<'_>,
-    can: &Movable,
-    sides: &[Side<'_>],
-) -> Vec<MeshAxes> {
+pub fn assign(rule: &ShardRule, mesh: &Mesh<'_>, can: &Movable, sides: &[Side<'_>]) -> Vec<MeshAxes> {
     let mut cut: Vec<MeshAxes> = vec![MeshAxes::new(); rule.factors.len()];
     // Where each side has the axes of the mesh.
     let mut places: Vec<SmallVec<[Option<u16>; 4]>> = Vec::with_capacity(sides.len());

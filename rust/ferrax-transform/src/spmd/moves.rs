@@ -28,7 +28,8 @@ pub fn moved(
     wanted: &Spec,
 ) -> Result<Option<Part>> {
     let cut = |part: &Part| part.spec.iter().any(|axes| !axes.is_empty());
-    if !operands.iter().any(cut) || operands.iter().any(|part| part.sizes.contains(&0)) || sizes.contains(&0) {
+    if !operands.iter().any(cut) || operands.iter().any(|part| part.sizes.contains(&0)) || sizes.contains(&0)
+    {
         return Ok(None);
     }
     match (op, operands) {
@@ -84,7 +85,10 @@ fn sliced(
         };
         let mut first = skip;
         let middle = Span::middle(found.step, count, sizes[axis]);
-        if found.length > found.step && Span::is_near(found.step, count, sizes[axis]) && found.contains(&middle) {
+        if found.length > found.step
+            && Span::is_near(found.step, count, sizes[axis])
+            && found.contains(&middle)
+        {
             first += (found.before - middle.before) as usize * stride;
             found = middle;
         }
@@ -118,9 +122,7 @@ fn padded(
     sizes: &[usize],
     wanted: &Spec,
 ) -> Result<Option<Part>> {
-    let changed = |axis: &usize| {
-        !operand.spec[*axis].is_empty() && op.padding_config[*axis] != (0, 0, 0)
-    };
+    let changed = |axis: &usize| !operand.spec[*axis].is_empty() && op.padding_config[*axis] != (0, 0, 0);
     let axes: Axes = (0..sizes.len()).filter(changed).collect();
     // What the result is along each of these axes, and the operand as it is held with what is between its elements.
     let mut targets: SmallVec<[(usize, Span, Span); 2]> = SmallVec::new();
@@ -128,11 +130,8 @@ fn padded(
         let (low, _, interior) = op.padding_config[axis];
         let Some(span) = operand.span(axis, lane.mesh) else { return Ok(None) };
         let apart = interior as usize + 1;
-        let span = Span {
-            step: span.step * apart,
-            before: span.before * apart as i64,
-            length: span.length * apart,
-        };
+        let span =
+            Span { step: span.step * apart, before: span.before * apart as i64, length: span.length * apart };
         let count = lane.mesh.parts(&operand.spec[axis]);
         if wanted[axis] != operand.spec[axis] || !Span::is_near(span.step, count, sizes[axis]) {
             return Ok(None);
@@ -174,7 +173,12 @@ fn padded(
     Ok(Some(Part { atom, spec: operand.spec.clone(), sizes: sizes.into(), spans }))
 }
 
-fn local_pad(lane: &mut Lane<'_>, x: Atom, value: Atom, padding_config: Vec<(i64, i64, i64)>) -> Result<Atom> {
+fn local_pad(
+    lane: &mut Lane<'_>,
+    x: Atom,
+    value: Atom,
+    padding_config: Vec<(i64, i64, i64)>,
+) -> Result<Atom> {
     match padding_config.iter().all(|axis| *axis == (0, 0, 0)) {
         true => Ok(x),
         false => lane.b.emit1(Pad { padding_config }, &[x, value]),

@@ -4,7 +4,7 @@
 //! each device runs on its parts, with collectives over the axes of the mesh by name, and a list of these. How arrays between are
 //! cut is found by `propagate`. An equation is done on parts where its rule (`ferrax_ir::shard_rule`) says exactly what becomes of
 //! them: what it folds over a cut axis is folded over the devices, at once into parts if the result is cut over these axes; else
-//! (windows that reach into neighbouring parts: `halo`) its operands are gathered and each device does all of it. Loops and branches are those of the parts; conditions are computed of
+//! (windows that reach into neighbouring parts: `halo`, `moves`) its operands are gathered and each device does all of it. Loops and branches are those of the parts; conditions are computed of
 //! whole arrays, so that all devices go on alike. Calls, and ops that are made of others, are opened (`open`). Cost: linear in the opened program.
 
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use ferrax_ir::ops::{AxisReduceKind, Cond, Scan, While};
 use ferrax_ir::rules::{AccumulatorKind, Extents, Lowering, Rules};
 use ferrax_ir::shard_rule::{ArrayFactors, Cut, ShardRule};
 use ferrax_ir::{
-    Atom, Builder, DType, Dim, Effect, Equation, Op, Program, Result, Sizes, Tensor, Type, Var, View, internal_error,
-    unsupported,
+    Atom, Builder, DType, Dim, Effect, Equation, Op, Program, Result, Sizes, Tensor, Type, Var, View,
+    internal_error, unsupported,
 };
 use smallvec::SmallVec;
 
@@ -283,7 +283,8 @@ impl Walk<'_> {
         lane.needed_by = equation.op.name().to_string();
         let result_sizes = step.sizes()?;
         let reached = self.reached(step, &result_sizes);
-        if let ([sizes], [reached], [var]) = (result_sizes.as_slice(), reached.as_slice(), equation.outputs.as_slice())
+        if let ([sizes], [reached], [var]) =
+            (result_sizes.as_slice(), reached.as_slice(), equation.outputs.as_slice())
             && let Some(mut part) = moved(lane, &equation.op, operands, sizes, reached)?
         {
             let weak = program.types[var.index()].as_array().is_some_and(|ty| ty.weak);
@@ -429,7 +430,10 @@ impl Walk<'_> {
         let only_moves = |equation: &Equation| match equation.op.view() {
             View::Leaf(row) => {
                 row.lower() == Lowering::Elementwise
-                    || matches!(&equation.op, Op::Slice(_) | Op::Pad(_) | Op::Concatenate(_) | Op::BroadcastInDim(_))
+                    || matches!(
+                        &equation.op,
+                        Op::Slice(_) | Op::Pad(_) | Op::Concatenate(_) | Op::BroadcastInDim(_)
+                    )
             }
             _ => false,
         };

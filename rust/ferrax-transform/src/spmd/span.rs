@@ -83,6 +83,8 @@ mod tests {
         let padded = Span::middle(4, 4, 18);
         assert!(padded.contains(&Span::even(4)));
         assert!(Span { before: 2, ..padded }.contains(&Span::even(4)));
-        assert!(!Span::even(4).contains(&padded) && !Span::even(4).contains(&Span { before: 1, ..Span::even(4) }));
+        assert!(
+            !Span::even(4).contains(&padded) && !Span::even(4).contains(&Span { before: 1, ..Span::even(4) })
+        );
     }
 }
