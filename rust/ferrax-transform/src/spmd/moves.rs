@@ -185,6 +185,9 @@ fn local_pad(
     }
 }
 
+/// Operands that follow each other, where they begin, their size, and how they are held: in windows, or whole.
+type Piece = (SmallVec<[Atom; 2]>, usize, usize, Option<Span>);
+
 /// The operands one behind the other: whole ones that follow each other are one.
 fn joined(
     lane: &mut Lane<'_>,
@@ -217,7 +220,7 @@ fn joined(
         return Ok(None);
     }
     // What each operand is, and where it begins: held in windows, or whole.
-    let mut pieces: Vec<(SmallVec<[Atom; 2]>, usize, usize, Option<Span>)> = Vec::new();
+    let mut pieces: Vec<Piece> = Vec::new();
     let mut begin = 0;
     for (part, here) in operands.iter().zip(held) {
         let size = part.sizes[axis];

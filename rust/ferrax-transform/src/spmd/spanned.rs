@@ -126,13 +126,10 @@ pub fn counted_once(
             _ => Scalar::zero(ty.dtype),
         };
         let nothing = lane.b.full(&ty, nothing)?;
-        for inside in [
-            lane.inside(&ty.shape, axis, &one.over, one.span, 0, one.size as i64)?,
-            lane.first_holds(&ty.shape, axis, &one.over, one.span)?,
-        ] {
-            if let Some(inside) = inside {
-                x = lane.b.select(inside, x, nothing)?;
-            }
+        let within = lane.inside(&ty.shape, axis, &one.over, one.span, 0, one.size as i64)?;
+        let first = lane.first_holds(&ty.shape, axis, &one.over, one.span)?;
+        for counts in [within, first].into_iter().flatten() {
+            x = lane.b.select(counts, x, nothing)?;
         }
     }
     Ok(x)
