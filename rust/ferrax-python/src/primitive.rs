@@ -9,7 +9,7 @@ use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ferrax_ir::rules::{Batch, Batched, Extents, Jvp, Lowering, Row, Rules, Transpose, Types, WithTangents};
-use ferrax_ir::shard_rule::ShardRule;
+use ferrax_ir::shard_rule::{Cut, ShardRule};
 use ferrax_ir::{
     Atom, Builder, Effect, Effects, Extension, Op, Param, Program, Result, Tensor, Type, internal_error,
 };
@@ -305,6 +305,14 @@ impl Rules for PythonPrimitive {
                 let (coupled, _): (Vec<_>, Vec<_>) = axes.iter().copied().unzip();
                 let mut rule = ShardRule::coupled(&coupled, inputs, outputs);
                 axes.iter().for_each(|&(axis, block)| rule.in_blocks(axis, block, inputs, outputs));
+                // Windows along an axis lie in the order of its elements, however many they are.
+                if let ([input], [output]) = (inputs, outputs)
+                    && input.sizes.len() == output.sizes.len()
+                {
+                    let other = |axis: usize| input.sizes[axis] != output.sizes[axis];
+                    let overlapping = axes.iter().filter(|&&(axis, block)| block == 0 && other(axis));
+                    overlapping.for_each(|&(axis, _)| rule.share(0, axis, 0, axis, Cut::Shift));
+                }
                 rule
             }
             None => ShardRule::alike(inputs, outputs),

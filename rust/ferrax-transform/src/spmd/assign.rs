@@ -41,15 +41,18 @@ pub fn sides<'a>(
     results.chain(operands).collect()
 }
 
-/// See the head of the file. `folds`: whether what parts give can be folded; `shifts`: the factors of which devices can
-/// get the edges of their neighbours' parts.
-pub fn assign(
-    rule: &ShardRule,
-    mesh: &Mesh<'_>,
-    folds: bool,
-    shifts: &[u16],
-    sides: &[Side<'_>],
-) -> Vec<MeshAxes> {
+/// What devices can do beside computing with equal parts.
+pub struct Movable {
+    /// Whether what parts give can be folded.
+    pub folds: bool,
+    /// The factors of which devices can get the edges of their neighbours' parts.
+    pub shifts: SmallVec<[u16; 2]>,
+    /// Those whose parts need not be equal.
+    pub uneven: SmallVec<[u16; 2]>,
+}
+
+/// See the head of the file.
+pub fn assign(rule: &ShardRule, mesh: &Mesh<'_>, can: &Movable, sides: &[Side<'_>]) -> Vec<MeshAxes> {
     let mut cut: Vec<MeshAxes> = vec![MeshAxes::new(); rule.factors.len()];
     // Where each side has the axes of the mesh.
     let mut places: Vec<SmallVec<[Option<u16>; 4]>> = Vec::with_capacity(sides.len());
@@ -59,7 +62,7 @@ pub fn assign(
             for (factor, part) in parts(own, names, rule, mesh.sizes) {
                 part.iter().for_each(|&name| place[usize::from(name)] = Some(factor));
                 let known = &mut cut[usize::from(factor)];
-                if known.is_empty() && can_be_cut(rule, factor, folds, shifts) {
+                if known.is_empty() && can_be_cut(rule, factor, can) {
                     *known = part;
                 }
             }
@@ -76,7 +79,8 @@ pub fn assign(
             }
         }
     }
-    for (factor, axes) in cut.iter_mut().enumerate() {
+    let even = |factor: &usize| !can.uneven.contains(&(*factor as u16));
+    for (factor, axes) in cut.iter_mut().enumerate().filter(|(factor, _)| even(factor)) {
         let mut room = rule.factors[factor].size;
         let fits = |axis: &&u8| {
             let parts = mesh.sizes[usize::from(**axis)];
@@ -91,11 +95,11 @@ pub fn assign(
     cut
 }
 
-fn can_be_cut(rule: &ShardRule, factor: u16, folds: bool, shifts: &[u16]) -> bool {
+fn can_be_cut(rule: &ShardRule, factor: u16, can: &Movable) -> bool {
     match rule.factors[usize::from(factor)].cut {
         Cut::Pass => true,
-        Cut::Fold => folds,
-        Cut::Shift => shifts.contains(&factor),
+        Cut::Fold => can.folds,
+        Cut::Shift => can.shifts.contains(&factor),
         Cut::Whole => false,
     }
 }

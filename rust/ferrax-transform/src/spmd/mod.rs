@@ -1,5 +1,6 @@
 //! Programs over the devices of a mesh.
 
+mod align;
 mod assign;
 mod combine;
 mod erase;
@@ -7,11 +8,15 @@ mod graph;
 mod halo;
 mod hoist;
 mod local;
+mod moves;
+mod neighbours;
 mod open;
 mod partial;
 mod partition;
 mod propagate;
 mod reshard;
+mod span;
+mod spanned;
 
 pub use combine::combine_sums;
 pub use erase::erase_varying;

@@ -4,29 +4,32 @@
 //! each device runs on its parts, with collectives over the axes of the mesh by name, and a list of these. How arrays between are
 //! cut is found by `propagate`. An equation is done on parts where its rule (`ferrax_ir::shard_rule`) says exactly what becomes of
 //! them: what it folds over a cut axis is folded over the devices, at once into parts if the result is cut over these axes; else
-//! (windows that reach into neighbouring parts: `halo`) its operands are gathered and each device does all of it. Loops and branches are those of the parts; conditions are computed of
+//! (windows that reach into neighbouring parts: `halo`, `moves`) its operands are gathered and each device does all of it. Loops and branches are those of the parts; conditions are computed of
 //! whole arrays, so that all devices go on alike. Calls, and ops that are made of others, are opened (`open`). Cost: linear in the opened program.
 
 use std::sync::Arc;
 
 use ferrax_ir::ops::{AxisReduceKind, Cond, Scan, While};
-use ferrax_ir::rules::{AccumulatorKind, Extents, Rules};
-use ferrax_ir::shard_rule::Cut;
+use ferrax_ir::rules::{AccumulatorKind, Extents, Lowering, Rules};
+use ferrax_ir::shard_rule::{ArrayFactors, Cut, ShardRule};
 use ferrax_ir::{
-    Atom, DType, Dim, Effect, Equation, Op, Program, Result, Sizes, Tensor, Type, Var, View, internal_error,
-    unsupported,
+    Atom, Builder, DType, Dim, Effect, Equation, Op, Program, Result, Sizes, Tensor, Type, Var, View,
+    internal_error, unsupported,
 };
 use smallvec::SmallVec;
 
-use super::assign::{assign, sides};
+use super::assign::{Movable, assign, sides};
 use super::graph::{Asked, Frame, OneDevice, Value};
 use super::halo::{Halo, halos};
 use super::hoist::{Together, hoist_sums};
 use super::local;
+use super::moves::moved;
 use super::open::{Stays, opened};
 use super::partial::{Partial, Terms};
 use super::propagate::{MeshAxes, Spec, fitting, settled};
 use super::reshard::{Communication, Lane, Mesh, Part};
+use super::span::Spans;
+use super::spanned::{counted_once, held_type, nearly_even, spanned, spans_of};
 use crate::cse::cse;
 use crate::dce::dce;
 use crate::rewrite::at;
@@ -60,9 +63,9 @@ pub fn partition(
         let ty = &program.types[var.index()];
         let spec = spec_of_rank(spec, sizes_of(program, &Atom::Var(*var))?.len());
         let atom = lane.b.input(mesh.part(ty, &spec));
-        parts.push(Part { atom, spec, sizes: sizes_of(program, &Atom::Var(*var))? });
+        parts.push(Part::new(atom, spec, sizes_of(program, &Atom::Var(*var))?));
     }
-    let walk = Walk { values: &settled.values };
+    let walk = Walk { values: &settled.values, stays };
     let found = walk.program(&mut lane, program, &settled.frame, parts)?;
     let (mut atoms, mut specs) = (Vec::new(), Vec::new());
     for ((part, said), &array) in found.iter().zip(outputs).zip(&settled.outputs) {
@@ -104,6 +107,7 @@ fn sizes_of(program: &Program, atom: &Atom) -> Result<Sizes> {
 
 struct Walk<'a> {
     values: &'a [Value],
+    stays: Stays<'a>,
 }
 
 /// An equation, of which program, as it was opened.
@@ -160,7 +164,7 @@ impl Walk<'_> {
             let may_wait = first.is_some_and(|&var| partial.may_wait(var));
             if let (Some(over), Some(&var)) = (together, first)
                 && let [x, y] = parts_of(program, &equation.inputs, &known)?.as_slice()
-                && x.spec == y.spec
+                && (&x.spec, &x.spans) == (&y.spec, &y.spans)
             {
                 equation.inputs.iter().for_each(|atom| drop(partial.take(atom)));
                 let atom = lane.b.emit1(equation.op.clone(), &[x.atom, y.atom])?;
@@ -200,6 +204,13 @@ impl Walk<'_> {
         step.equation.outputs.iter().map(spec).collect()
     }
 
+    /// How the results of an equation hang together with other arrays, whatever their sizes.
+    fn reached(&self, step: Step<'_>, sizes: &[Sizes]) -> Vec<Spec> {
+        let of = |var: &Var| step.frame.arrays[var.index()].map(|array| self.values[array].spec.clone());
+        let specs = step.equation.outputs.iter().map(|var| of(var).unwrap_or_default());
+        specs.zip(sizes).map(|(spec, sizes)| spec_of_rank(&spec, sizes.len())).collect()
+    }
+
     /// An equation that says how its results are cut.
     fn stated(
         &self,
@@ -223,7 +234,7 @@ impl Walk<'_> {
             }
         };
         let parts = atoms.into_iter().zip(specs).zip(step.sizes()?);
-        Ok(parts.map(|((atom, spec), sizes)| Part { atom, spec, sizes }).collect())
+        Ok(parts.map(|((atom, spec), sizes)| Part::new(atom, spec, sizes)).collect())
     }
 
     fn equation<'f>(
@@ -238,10 +249,10 @@ impl Walk<'_> {
             View::Leaf(row) => return self.leaf(lane, step, row, &operands),
             View::Cond(op) => {
                 let frames = op.branches.iter().map(|_| next()).collect::<Result<Vec<_>>>()?;
-                return self.cond(lane, step, op, &frames, operands);
+                return self.cond(lane, step, op, &frames, &operands);
             }
-            View::While(op) => return self.while_loop(lane, step, op, next()?, operands),
-            View::Scan(op) => return self.scan(lane, step, op, next()?, operands),
+            View::While(op) => return self.while_loop(lane, step, op, next()?, &operands),
+            View::Scan(op) => return self.scan(lane, step, op, next()?, &operands),
             View::Sweeps(_) => return all_of_it(lane, step, &operands),
             View::Call(op) => &op.program,
             View::Checkpoint(op) => &op.jaxpr,
@@ -262,15 +273,26 @@ impl Walk<'_> {
         row: &dyn Rules,
         operands: &[Part],
     ) -> Result<Vec<Part>> {
-        let (wanted, Step { program, equation, .. }) = (self.wanted(lane, step), step);
+        let (mut wanted, Step { program, equation, .. }) = (self.wanted(lane, step), step);
         let none_cut = |spec: &Spec| spec.iter().all(|axis| axis.is_empty());
         let idle = wanted.iter().all(none_cut) && operands.iter().all(|part| none_cut(&part.spec));
         let effects = equation.op.effects();
         if idle || !effects.iter().all(|effect| matches!(effect, Effect::NamedAxis(_))) {
             return all_of_it(lane, step, operands);
         }
-        let types: Vec<_> = equation.inputs.iter().map(|atom| program.type_of(atom)).collect();
+        lane.needed_by = equation.op.name().to_string();
         let result_sizes = step.sizes()?;
+        let reached = self.reached(step, &result_sizes);
+        if let ([sizes], [reached], [var]) =
+            (result_sizes.as_slice(), reached.as_slice(), equation.outputs.as_slice())
+            && let Some(mut part) = moved(lane, &equation.op, operands, sizes, reached)?
+        {
+            let weak = program.types[var.index()].as_array().is_some_and(|ty| ty.weak);
+            part.atom = lane.b.with_weak(part.atom, weak)?;
+            return Ok(vec![part]);
+        }
+        let operands = &nearly_even(lane, operands)?;
+        let types: Vec<_> = equation.inputs.iter().map(|atom| program.type_of(atom)).collect();
         let dtype = |ty: &Type| ty.as_array().map_or(DType::Bool, |ty| ty.dtype);
         let inputs: Vec<Extents<'_>> = types
             .iter()
@@ -287,20 +309,39 @@ impl Walk<'_> {
         if !rule.exact {
             return all_of_it(lane, step, operands);
         }
+        if row.lower() == Lowering::Expand
+            && reaches_over_parts(&rule, operands)
+            && let Some(found) = self.opened_here(lane, step, row, operands, &reached)?
+        {
+            return Ok(found);
+        }
         let fold = fold_of(&equation.op, row, &inputs)?;
-        let halos = match (operands, result_sizes.as_slice()) {
+        let halos = match (operands.as_slice(), result_sizes.as_slice()) {
             ([first, ..], [result]) => halos(&equation.op, &rule, &first.sizes, result),
             _ => SmallVec::new(),
         };
-        let shifts: SmallVec<[u16; 2]> = halos.iter().map(Halo::factor).collect();
-        let sides = sides(&rule, &inputs, operands, &outputs, &wanted);
-        let mut cut = assign(&rule, lane.mesh, fold.is_some(), &shifts, &sides);
+        let mut spanned = spanned(&equation.op, &rule, lane.mesh, operands);
+        for ((spec, reached), axes) in wanted.iter_mut().zip(&reached).zip(&rule.results) {
+            spans_of(&spanned, axes).iter().for_each(|&(axis, _)| spec[axis] = reached[axis].clone());
+        }
+        let factors = Movable {
+            folds: fold.is_some(),
+            shifts: halos.iter().map(Halo::factor).collect(),
+            uneven: spanned.iter().map(|one| one.factor).collect(),
+        };
+        let mut cut = assign(&rule, lane.mesh, &factors, &sides(&rule, &inputs, operands, &outputs, &wanted));
         halos.iter().for_each(|halo| halo.keep(&mut cut, lane.mesh, &operands[0].sizes));
+        spanned.retain(|one| one.stays(&rule, lane.mesh, &mut cut));
         let natural: Vec<Spec> = rule.results.iter().map(|axes| spec_by(axes, &cut)).collect();
         let needed: Vec<Spec> = rule.operands.iter().map(|axes| spec_by(axes, &cut)).collect();
-        let mut local_types = step.part_types(lane.mesh, &natural);
+        let spans: Vec<Spans> = rule.operands.iter().map(|axes| spans_of(&spanned, axes)).collect();
+        let held: Vec<Spans> = rule.results.iter().map(|axes| spans_of(&spanned, axes)).collect();
+        let vars = equation.outputs.iter().zip(natural.iter().zip(&held));
+        let held_type = |ty: &Type, (spec, spans): (&Spec, &Spans)| held_type(lane.mesh, ty, spec, spans);
+        let mut local_types: Vec<Type> =
+            vars.map(|(var, how)| held_type(&program.types[var.index()], how)).collect();
         let mut given: Vec<_> =
-            types.iter().zip(&needed).map(|(ty, spec)| lane.mesh.part(ty, spec)).collect();
+            types.iter().zip(needed.iter().zip(&spans)).map(|(ty, how)| held_type(ty, how)).collect();
         let mut op = local::of_parts(&equation.op, &given, &local_types)?;
         let halos: SmallVec<[Halo; 2]> =
             halos.into_iter().filter(|halo| !cut[usize::from(halo.factor())].is_empty()).collect();
@@ -319,13 +360,15 @@ impl Walk<'_> {
             Op::Scatter(_) if !over.is_empty() && fold == Some(AxisReduceKind::Sum) => operands.first(),
             _ => None,
         };
-        lane.needed_by = equation.op.name().to_string();
         let mut atoms = Vec::with_capacity(operands.len());
         for (number, (part, spec)) in operands.iter().zip(&needed).enumerate() {
             atoms.push(match (number, added_to, &given[number]) {
                 // What the sums are added to counts once.
                 (0, Some(_), Type::Array(ty)) => lane.b.zeros(ty)?,
-                _ => lane.laid_out(part, spec)?,
+                _ => {
+                    let atom = lane.aligned(part, spec, &spans[number])?;
+                    counted_once(lane, &op, &rule, &spanned, &rule.operands[number], atom)?
+                }
             });
         }
         for halo in &halos {
@@ -344,9 +387,9 @@ impl Walk<'_> {
         let results = lane.b.emit_typed(op, &atoms, local_types);
         let mut results: Vec<Part> = results
             .into_iter()
-            .zip(natural)
+            .zip(natural.into_iter().zip(held))
             .zip(result_sizes)
-            .map(|((var, spec), sizes)| Part { atom: Atom::Var(var), spec, sizes })
+            .map(|((var, (spec, spans)), sizes)| Part { atom: Atom::Var(var), spec, sizes, spans })
             .collect();
         if let Op::Iota(op) = &equation.op {
             results[0].atom = counted(lane, &results[0], op.dimension)?;
@@ -362,11 +405,51 @@ impl Walk<'_> {
                 result.atom = lane.b.convert(result.atom, narrow)?;
             }
             if let Some(part) = added_to {
-                let before = lane.laid_out(part, &result.spec)?;
+                let before = lane.aligned(part, &result.spec, &result.spans)?;
                 result.atom = lane.b.add(before, result.atom)?;
             }
         }
         Ok(results)
+    }
+
+    /// An op that stays as it is where it is of parts, as what it is made of: windows that reach into other parts are slices and padding.
+    fn opened_here(
+        &self,
+        lane: &mut Lane<'_>,
+        step: Step<'_>,
+        row: &dyn Rules,
+        operands: &[Part],
+        reached: &[Spec],
+    ) -> Result<Option<Vec<Part>>> {
+        let mut b = Builder::new(step.equation.op.name());
+        b.source = step.equation.source;
+        let types = step.equation.inputs.iter().map(|atom| step.program.type_of(atom));
+        let inputs: Vec<Atom> = types.map(|ty| b.input(ty)).collect();
+        let outputs = row.expand(&mut b, &inputs)?;
+        let program = dce(&cse(&opened(&b.finish(outputs), self.stays)?)?)?;
+        let only_moves = |equation: &Equation| match equation.op.view() {
+            View::Leaf(row) => {
+                row.lower() == Lowering::Elementwise
+                    || matches!(
+                        &equation.op,
+                        Op::Slice(_) | Op::Pad(_) | Op::Concatenate(_) | Op::BroadcastInDim(_)
+                    )
+            }
+            _ => false,
+        };
+        if !program.equations.iter().all(only_moves) {
+            return Ok(None);
+        }
+        let given: Vec<Option<Spec>> = operands.iter().map(|part| Some(part.spec.clone())).collect();
+        let wanted: Vec<Option<Spec>> = reached.iter().cloned().map(Some).collect();
+        let settled = settled(&program, lane.mesh.sizes, &given, &wanted, &mut |_| Ok(None))?;
+        let walk = Walk { values: &settled.values, stays: self.stays };
+        let mut found = walk.program(lane, &program, &settled.frame, operands.to_vec())?;
+        for (part, var) in found.iter_mut().zip(&step.equation.outputs) {
+            let weak = step.program.types[var.index()].as_array().is_some_and(|ty| ty.weak);
+            part.atom = lane.b.with_weak(part.atom, weak)?;
+        }
+        Ok(Some(found))
     }
 
     fn cond(
@@ -375,8 +458,9 @@ impl Walk<'_> {
         step: Step<'_>,
         op: &Cond,
         frames: &[&Frame],
-        operands: Vec<Part>,
+        operands: &[Part],
     ) -> Result<Vec<Part>> {
+        let operands = in_equal_parts(lane, operands)?;
         let specs = self.wanted(lane, step);
         let mut atoms: Vec<Atom> = operands.iter().map(|part| part.atom).collect();
         atoms[0] = lane.laid_out(&operands[0], &Spec::new())?;
@@ -393,8 +477,9 @@ impl Walk<'_> {
         step: Step<'_>,
         op: &While,
         body_frame: &Frame,
-        operands: Vec<Part>,
+        operands: &[Part],
     ) -> Result<Vec<Part>> {
+        let operands = in_equal_parts(lane, operands)?;
         let specs = self.wanted(lane, step);
         let consts = op.cond_nconsts + op.body_nconsts;
         let carry = carried(lane, &operands[consts..], &specs)?;
@@ -413,8 +498,9 @@ impl Walk<'_> {
         step: Step<'_>,
         op: &Scan,
         body_frame: &Frame,
-        operands: Vec<Part>,
+        operands: &[Part],
     ) -> Result<Vec<Part>> {
+        let operands = in_equal_parts(lane, operands)?;
         let mut specs = self.wanted(lane, step);
         let (consts, count) = (op.num_consts, op.num_carry);
         for spec in &mut specs[count..] {
@@ -430,7 +516,7 @@ impl Walk<'_> {
             spec[0].clear();
             let atom = lane.laid_out(part, &spec)?;
             atoms.push(atom);
-            given.push(Part { atom, spec: spec[1..].into(), sizes: part.sizes[1..].into() });
+            given.push(Part::new(atom, spec[1..].into(), part.sizes[1..].into()));
         }
         let results = specs.iter().enumerate().map(|(number, spec)| match number < count {
             true => spec.clone(),
@@ -455,6 +541,17 @@ impl Walk<'_> {
             found.iter().zip(outputs).map(|(part, spec)| inside.laid_out(part, spec)).collect()
         })
     }
+}
+
+/// Whether operands are cut along axes whose elements depend on others.
+fn reaches_over_parts(rule: &ShardRule, operands: &[Part]) -> bool {
+    let shifts = |own: &SmallVec<[u16; 2]>| {
+        own.iter().any(|factor| rule.factors[usize::from(*factor)].cut == Cut::Shift)
+    };
+    let of_part = |(part, axes): (&Part, &ArrayFactors)| {
+        part.spec.iter().zip(axes).any(|(over, own)| !over.is_empty() && shifts(own))
+    };
+    operands.iter().zip(&rule.operands).any(of_part)
 }
 
 /// A program written in a lane of its own, with inputs of the types of the program's.
@@ -504,9 +601,13 @@ fn carried(lane: &mut Lane<'_>, before: &[Part], specs: &[Spec]) -> Result<Vec<P
     pairs
         .map(|(part, spec)| {
             let atom = lane.laid_out(part, spec)?;
-            Ok(Part { atom, spec: spec.clone(), sizes: part.sizes.clone() })
+            Ok(Part::new(atom, spec.clone(), part.sizes.clone()))
         })
         .collect()
+}
+
+fn in_equal_parts(lane: &mut Lane<'_>, operands: &[Part]) -> Result<Vec<Part>> {
+    operands.iter().map(|part| lane.evened(part, &part.spec)).collect()
 }
 
 fn parts_of(program: &Program, atoms: &[Atom], known: &Known) -> Result<Vec<Part>> {
@@ -522,7 +623,7 @@ fn parts_of(program: &Program, atoms: &[Atom], known: &Known) -> Result<Vec<Part
 /// An array of which each device has all.
 fn whole(program: &Program, of: &Atom, atom: Atom) -> Result<Part> {
     let sizes = sizes_of(program, of)?;
-    Ok(Part { atom, spec: spec_of_rank(&Spec::new(), sizes.len()), sizes })
+    Ok(Part::new(atom, spec_of_rank(&Spec::new(), sizes.len()), sizes))
 }
 
 /// The equation, of whole arrays.
@@ -545,7 +646,7 @@ fn emitted(
 ) -> Result<Vec<Part>> {
     let results = lane.b.emit_typed(op, operands, step.part_types(lane.mesh, &specs));
     let parts = results.into_iter().zip(specs).zip(step.sizes()?);
-    Ok(parts.map(|((var, spec), sizes)| Part { atom: Atom::Var(var), spec, sizes }).collect())
+    Ok(parts.map(|((var, spec), sizes)| Part::new(Atom::Var(var), spec, sizes)).collect())
 }
 
 /// What counts along an axis counts on from where the device's part begins.
@@ -571,6 +672,7 @@ fn fold_over(
 ) -> Result<()> {
     let scattered = (0..wanted.len()).find(|&axis| {
         kind == AxisReduceKind::Sum
+            && part.spans.iter().all(|(of, _)| *of != axis)
             && wanted[axis].len() == part.spec[axis].len() + over.len()
             && wanted[axis].starts_with(&part.spec[axis])
             && wanted[axis].ends_with(over)

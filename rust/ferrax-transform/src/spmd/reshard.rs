@@ -13,7 +13,9 @@ use ferrax_ir::{ArrayType, Atom, Builder, DType, Dim, Result, Sizes, Source, Typ
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::neighbours::{Sender, Sent};
 use super::propagate::{MeshAxes, Spec};
+use super::span::{Span, Spans};
 
 /// The axes of a mesh.
 pub struct Mesh<'a> {
@@ -65,6 +67,25 @@ pub struct Part {
     pub spec: Spec,
     /// Of the whole array.
     pub sizes: Sizes,
+    /// Axes that are cut otherwise than into equal parts.
+    pub spans: Spans,
+}
+
+impl Part {
+    /// Of an array in equal parts.
+    pub fn new(atom: Atom, spec: Spec, sizes: Sizes) -> Part {
+        Part { atom, spec, sizes, spans: Spans::new() }
+    }
+
+    /// What devices hold along an axis, if it is cut.
+    pub fn span(&self, axis: usize, mesh: &Mesh<'_>) -> Option<Span> {
+        if let Some((_, span)) = self.spans.iter().find(|(of, _)| *of == axis) {
+            return Some(*span);
+        }
+        let count = mesh.parts(&self.spec[axis]);
+        let even = !self.spec[axis].is_empty() && self.sizes[axis] >= count && count > 0;
+        even.then(|| Span::even(self.sizes[axis] / count))
+    }
 }
 
 /// A program of one device as it is written.
@@ -77,30 +98,51 @@ pub struct Lane<'a> {
     /// Whether the sum that is written next may wait; and over which axes it does.
     pub may_wait: bool,
     pub waiting: Option<MeshAxes>,
-    known: FxHashMap<(Atom, Spec), Atom>,
+    /// What neighbours have sent.
+    pub sent: FxHashMap<Sender, Vec<Sent>>,
+    /// Arrays that were laid out anew, by how they were cut and how they are to be.
+    known: FxHashMap<(Atom, Spec, Spec), Atom>,
 }
 
 impl<'a> Lane<'a> {
     pub fn new(name: Arc<str>, mesh: &'a Mesh<'a>) -> Lane<'a> {
-        let (said, needed_by, known) = (Vec::new(), String::new(), FxHashMap::default());
-        Lane { b: Builder::new(name), mesh, said, needed_by, may_wait: false, waiting: None, known }
+        Lane {
+            b: Builder::new(name),
+            mesh,
+            said: Vec::new(),
+            needed_by: String::new(),
+            may_wait: false,
+            waiting: None,
+            sent: FxHashMap::default(),
+            known: FxHashMap::default(),
+        }
     }
 
     /// The part of an array that is cut so.
     pub fn laid_out(&mut self, part: &Part, to: &Spec) -> Result<Atom> {
-        if part.spec == *to {
-            return Ok(part.atom);
+        if !part.spans.is_empty() {
+            let even = self.evened(part, to)?;
+            return self.laid_out(&even, to);
         }
-        if let Some(&known) = self.known.get(&(part.atom, to.clone())) {
+        self.cut_anew(part.atom, &part.spec, to)
+    }
+
+    /// An array that is cut one way cut another way: axes that are cut alike may be held in any way.
+    pub fn cut_anew(&mut self, x: Atom, from: &Spec, to: &Spec) -> Result<Atom> {
+        if from == to {
+            return Ok(x);
+        }
+        let key = (x, from.clone(), to.clone());
+        if let Some(&known) = self.known.get(&key) {
             return Ok(known);
         }
-        let found = self.laid_out_anew(part, to)?;
-        self.known.insert((part.atom, to.clone()), found);
+        let found = self.laid_out_anew(x, from, to)?;
+        self.known.insert(key, found);
         Ok(found)
     }
 
-    fn laid_out_anew(&mut self, part: &Part, to: &Spec) -> Result<Atom> {
-        let (mut x, mut from) = (part.atom, part.spec.clone());
+    fn laid_out_anew(&mut self, mut x: Atom, from: &Spec, to: &Spec) -> Result<Atom> {
+        let mut from = from.clone();
         let going =
             |from: &Spec, axis: usize| -> MeshAxes { from[axis][common(&from[axis], &to[axis])..].into() };
         let moving: MeshAxes = (0..to.len()).flat_map(|axis| going(&from, axis)).collect();
