@@ -8,6 +8,7 @@ mod graph;
 mod halo;
 mod hoist;
 mod local;
+mod lookups;
 mod moves;
 mod neighbours;
 mod open;
@@ -17,6 +18,7 @@ mod propagate;
 mod reshard;
 mod span;
 mod spanned;
+mod updates;
 
 pub use combine::combine_sums;
 pub use erase::erase_varying;

@@ -11,10 +11,12 @@ use ferrax_ir::ops::{Concatenate, Pad, Slice};
 use ferrax_ir::{Atom, Axes, Dim, Op, Result};
 use smallvec::SmallVec;
 
+use super::lookups::taken;
 use super::neighbours::{Wanted, windows};
 use super::propagate::Spec;
 use super::reshard::{Lane, Part};
 use super::span::{Span, Spans};
+use super::updates::updated;
 
 /// Concatenations of more operands are of whole arrays: each costs as much as the result.
 const MOST_PIECES: usize = 16;
@@ -36,7 +38,10 @@ pub fn moved(
         (Op::Slice(op), [operand]) => sliced(lane, op, operand, sizes, wanted),
         (Op::Pad(op), [operand, value]) => padded(lane, op, operand, value, sizes, wanted),
         (Op::Concatenate(op), operands) => joined(lane, op.dimension, operands, sizes, wanted),
-        _ => Ok(None),
+        _ => match updated(lane, op, operands)? {
+            Some(part) => Ok(Some(part)),
+            None => taken(lane, op, operands, sizes),
+        },
     }
 }
 
