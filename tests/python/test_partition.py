@@ -297,6 +297,10 @@ def test_gradients_of_lookups_exchange_their_sum():
     np.testing.assert_array_equal(found, slope(table, ids))
     assert [(e.collective, e.needed_by) for e in exchanges] == [("psum", "")]
     _, exchanges = on_parts(slope, (table, ids), (P("x"), P("x")), mesh, [P("x")])
+    # Few ids, and what is looked up, are less than the table.
+    assert [(e.collective, e.bytes) for e in exchanges] == [("all_gather", 8), ("psum", 512), ("all_gather", 128)]
+    many = jnp.arange(800) % 100
+    _, exchanges = on_parts(slope, (table, many), (P("x"), P("x")), mesh, [P("x")])
     assert [e.collective for e in exchanges] == ["all_gather", "psum_scatter"]
     chosen = lambda x, i: -jnp.take_along_axis(x, i[:, None], 1).sum()  # noqa: E731
     x, i = jnp.ones((8, 10)), jnp.arange(8)

@@ -83,7 +83,7 @@ def test_windows_at_random(seed):
     def fun(x, u, at):
         return [
             lax.dynamic_update_slice(x, u, at), lax.scatter(x, at, u, numbers, mode="clip"), lax.scatter_add(x, at, u, numbers),
-            lax.scatter_mul(x, at, u, numbers, mode="promise_in_bounds" if 0 <= min(starts) and all(
+            lax.scatter_mul(x, at, u, numbers, mode="promise_in_bounds" if min(starts) >= 0 and all(
                 start + size <= n for start, size, n in zip(starts, sizes, x.shape)) else "drop"),
         ]  # fmt: skip
 
