@@ -95,7 +95,7 @@ def _kept(x: Any, sharding: NamedSharding) -> dict[Device, Any]:
     return known[1]
 
 
-@functools.lru_cache(256)
+@functools.lru_cache(2048)
 def _of_device(jaxpr, mesh: Mesh, in_specs, out_specs, device: Device):
     """The program of a device, and where its results have the axis of the devices, of which it is one."""
     program = device_program(jaxpr, mesh, in_specs, out_specs, frozenset(mesh.axis_names)).combine_sums()
