@@ -4,15 +4,14 @@ FERRAX_GPU names one, which is taken as several: each has arrays, memory and pro
 """
 
 import copy
-import importlib.util
 import os
-import pathlib
 import pickle
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from mpi_launch import PROGRAMS, needs_mpi, run
 
 import ferrax
 import ferrax.numpy as jnp
@@ -24,7 +23,6 @@ ferrax.config.update("jax_platforms", None)  # the environment may allow the CPU
 COUNT = 4
 AUTO, EXPLICIT = ferrax.sharding.AxisType.Auto, ferrax.sharding.AxisType.Explicit
 X = np.sin(np.arange(64.0, dtype=np.float32)).reshape(8, 8)
-PROGRAMS = pathlib.Path(__file__).parents[1] / "python" / "mpi_programs"
 
 
 @pytest.fixture(scope="module")
@@ -269,11 +267,9 @@ def test_programs_of_processes_on_eight(tmp_path):
         assert ran.returncode == 0 and ran.stdout.strip() == "done", ran.stderr
 
 
-@pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="processes are joined by MPI")
+@needs_mpi
 def test_each_process_has_one(monkeypatch):
     """Of as many as the machine has; they exchange through MPI."""
-    monkeypatch.syspath_prepend(PROGRAMS.parent)
-    run = importlib.import_module("mpi_launch").run
     monkeypatch.setenv("JAX_PLATFORMS", "")
     monkeypatch.setenv("FERRAX_GPU", f"{GPU.id},{GPU.id}")
     status, out, err = run("gpus.py", 2)

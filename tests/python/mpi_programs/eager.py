@@ -88,6 +88,7 @@ functions = {
     "trees": lambda v: fx.tree.map(lambda x: x - 0.5 * x, {"v": v, "w": w}),
     "primitives": lambda v: (lax.add_p.bind(v, v), lax.neg_p.bind(v)),
     "jitted": lambda v: (fx.jit(lambda v, n: v * n, static_argnums=1)(v, 3), fx.jit(jnp.square).lower(v).compile()(v)),
+    "jitted closures": lambda v: (fx.grad(fx.jit(lambda w: ((v @ w) ** 2).sum()))(w), fx.vmap(fx.jit(lambda r: v @ r))(local)),
 }  # fmt: skip
 for name, function in functions.items():
     same(name, function(a), function(local))

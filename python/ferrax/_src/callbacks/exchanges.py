@@ -31,8 +31,7 @@ FRAMES = "<frames>"
 
 
 def check_mesh(mesh: Mesh) -> None:
-    """Errors: NotImplementedError for a mesh over processes that has not all of them, with as many devices each, or not
-    each CPU device of theirs."""
+    """Errors: NotImplementedError for a mesh over processes that has not as many devices of each, each device once."""
     if not mesh.is_multi_process:
         return
     joined = ranks.current()

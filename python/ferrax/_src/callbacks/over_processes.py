@@ -9,7 +9,7 @@ what these functions give to each other stays where it is, and all else each pro
 that of the batched program, which is kept by jaxpr, and of the exchanges; laying an array out anew where the specs
 ask for it.
 
-Invariants: all processes run the same program; a mesh has all devices of all processes.
+Invariants: all processes run the same program; a mesh has as many devices of each.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def call_jitted(function: Any, args: Any, kwargs: Any) -> Any:
     """
     if not across.installed():
         return placed_programs.call_jitted(function, args, kwargs)
-    if not core.trace_state_clean():
+    if not core.trace_state_clean() and any(type(x) is GlobalArray for x in tree_util.tree_leaves((args, kwargs))):
         # Whoever began the trace may know what stands for the array.
         given, kwargs = tree_util.tree_map(lambda x: core.as_array(x) if type(x) is GlobalArray else x, (args, kwargs))
         return function(*given, **kwargs)

@@ -95,12 +95,12 @@ def over_several(places: Sequence[Any]) -> bool:
 
 
 def divided(x: Any, where: Any, leaf: Any) -> Any:
-    """The array `x` that an argument is, `leaf`, as a sharding over several processes divides it: of one that nobody
-    put over these all have the same.
+    """The array `x` that an argument is, `leaf`, as a sharding over several processes or memories divides it: of one
+    that nobody put over these all have the same.
 
     Errors: AssertionError if they do not.
     """
-    if where is None or type(x) is GlobalArray or where.is_fully_addressable or where.is_fully_replicated:
+    if where is None or type(x) is GlobalArray or where._shares_memory or where.is_fully_replicated:
         return x
     known, committed = placement(x)
     # What is no array yet was put nowhere, also where a mesh is in use.

@@ -75,10 +75,7 @@ impl Lane<'_> {
             found.atom = self.gathered_longer(part, axis, span)?;
             return Ok(found);
         }
-        let whole = Spec::from_iter(part.spec.iter().enumerate().map(|(of, axes)| match of == axis {
-            true => MeshAxes::new(),
-            false => axes.clone(),
-        }));
+        let whole = whole_along(&part.spec, axis);
         let all = self.cut_anew(from, &part.spec, &whole)?;
         found.atom = part_of(self, all, axis, first, first + size)?;
         Ok(found)
@@ -90,10 +87,7 @@ impl Lane<'_> {
         let count = self.mesh.parts(over);
         let part = self.moved(part, axis, Span::middle(span.step, count, size))?;
         let (total, length) = (span.step * count, span.step + size - span.step * count);
-        let whole = Spec::from_iter(part.spec.iter().enumerate().map(|(of, axes)| match of == axis {
-            true => MeshAxes::new(),
-            false => axes.clone(),
-        }));
+        let whole = whole_along(&part.spec, axis);
         let all = self.cut_anew(part.atom, &part.spec, &whole)?;
         let end = count * length;
         let rest = part_of(self, all, axis, end - (size - total), end)?;
@@ -240,4 +234,10 @@ impl Lane<'_> {
         let first = self.b.broadcast_in_dim(first, shape, &[axis])?;
         Ok(Some(self.b.binary(Binary::Or, last, first)?))
     }
+}
+
+fn whole_along(spec: &Spec, axis: usize) -> Spec {
+    let mut whole = spec.clone();
+    whole[axis].clear();
+    whole
 }
