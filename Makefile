@@ -19,7 +19,7 @@ BUILT := $(VENV)/.built
 help:
 	@echo "make run         train a classifier of digits, then run it from Rust"
 	@echo "make examples    programs of several fields, at small size, each with a checked result and a picture"
-	@echo "make test        tests of the Rust crates and of the Python package, half of all cases"
+	@echo "make test        tests of the Rust crates and of the Python package, a quarter of all cases"
 	@echo "make test-tiny   the same where each way of computing is taken from a few elements on; TINY_ARGS=--few, =--exhaustive"
 	@echo "make test-gpu    tests on a GPU, or on Mesa's software one (Debian: mesa-vulkan-drivers, libvulkan1)"
 	@echo "make test-ecosystem  libraries that import jax, on ferrax: Optax, Haiku, BlackJAX, ..."

@@ -1,10 +1,10 @@
 """Which cases run, and with what random examples.
 
-By default half of the cases run: a hash of its name puts a case into one half, and the number of commits
-up to this one says which half runs, so that the run at the next commit takes the other.
-Of a test function without a case in the half one runs all the same. Texts of errors, behaviour in
+By default a quarter of the cases run: a hash of its name puts a case into one, and the number of commits
+up to this one says which runs, so that four runs in succession see all.
+Of a test function without a case in it one runs all the same. Texts of errors, behaviour in
 documents, programs of libraries and what has one case for each way of computing run as a whole.
-FERRAX_TEST_HALF, 0 or 1, names the half; `--exhaustive` runs all (`make test-all`), `--few` about one in twenty.
+FERRAX_TEST_QUARTER, from 0 to 3, names the quarter; `--exhaustive` runs all (`make test-all`), `--few` about one in twenty.
 
 Random tests take the same examples each time. The exhaustive run draws a seed for them and prints it at
 its beginning and its end; `--hypothesis-seed` takes the examples of a seed again.
@@ -44,7 +44,8 @@ if "FERRAX_COMPILATION_CACHE_DIR" not in os.environ:
     _FOLDER = tempfile.TemporaryDirectory(prefix="ferrax-cache-")
     os.environ["FERRAX_COMPILATION_CACHE_DIR"] = _FOLDER.name
 
-HALF = "FERRAX_TEST_HALF"
+QUARTER = "FERRAX_TEST_QUARTER"
+QUARTERS = 4
 WHOLE_FOLDERS = ("semantics", "ecosystem")
 WHOLE_FILES = ("test_errors_snapshot.py", "test_moves.py", "test_paths.py")
 
@@ -91,14 +92,14 @@ def pytest_terminal_summary(terminalreporter, config):
     """A quiet run has no header."""
     if is_random(config):
         terminalreporter.write_line(seed_line(config))
-    if is_half(config):
-        number, reason = half()
+    if is_part(config):
+        number, reason = quarter()
         if ALONE:
             terminalreporter.write_line("without JAX: tests that need it were left out")
         if config.getoption("few"):
-            terminalreporter.write_line("one case in twenty of large tables, without --few half of them")
+            terminalreporter.write_line("one case in twenty of large tables, without --few a quarter of them")
             return
-        terminalreporter.write_line(f"half {number} of the cases, {reason}; {HALF}={1 - number} runs the others")
+        terminalreporter.write_line(f"quarter {number} of the cases, {reason}; {QUARTER} names another")
 
 
 @functools.cache
@@ -129,16 +130,16 @@ def git(*arguments: str) -> str | None:
 
 
 @functools.cache
-def half() -> tuple[int, str]:
-    """Which half runs, and why. Commits of a checkout without history are not counted: its name decides."""
-    if given := os.environ.get(HALF):
-        if given not in ("0", "1"):
-            raise pytest.UsageError(f"{HALF} is {given!r}, it should be 0 or 1")
-        return int(given), f"as {HALF} says"
+def quarter() -> tuple[int, str]:
+    """Which quarter runs, and why. Commits of a checkout without history are not counted: its name decides."""
+    if given := os.environ.get(QUARTER):
+        if given not in map(str, range(QUARTERS)):
+            raise pytest.UsageError(f"{QUARTER} is {given!r}, it should be a number from 0 to {QUARTERS - 1}")
+        return int(given), f"as {QUARTER} says"
     if git("rev-parse", "--is-shallow-repository") == "false" and (count := git("rev-list", "--first-parent", "--count", "HEAD")):
-        return int(count) % 2, f"as there are {count} commits"
+        return int(count) % QUARTERS, f"as there are {count} commits"
     if commit := git("rev-parse", "HEAD"):
-        return int(commit, 16) % 2, f"as the commit is {commit[:12]}"
+        return int(commit, 16) % QUARTERS, f"as the commit is {commit[:12]}"
     return 0, "as there is no commit"
 
 
@@ -148,16 +149,16 @@ def pytest_collection_finish():
     gc.freeze()
 
 
-def is_half(config) -> bool:
+def is_part(config) -> bool:
     """Whether cases are left out: not where tests are named one by one."""
     named = any("::" in argument for argument in config.invocation_params.args)
     return not (named or config.getoption("exhaustive") or config.getoption("keyword"))
 
 
 def sample(names: list[str], number: int) -> list[bool]:
-    """Which of the cases of one test function run in a half: at least one."""
+    """Which of the cases of one test function run in a quarter: at least one."""
     hashes = [zlib.crc32(name.encode()) for name in names]
-    chosen = [value % 2 == number for value in hashes]
+    chosen = [value % QUARTERS == number for value in hashes]
     if not any(chosen):
         chosen[hashes.index(min(hashes))] = True
     return chosen
@@ -179,9 +180,9 @@ def few(names: list[str]) -> list[bool]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    if not is_half(config):
+    if not is_part(config):
         return
-    number, _ = half()
+    number, _ = quarter()
     functions = {}
     for item in items:
         functions.setdefault((item.path, item.parent.nodeid, item.originalname), []).append(item)

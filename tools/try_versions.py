@@ -2,7 +2,7 @@
 
 A version is `pythonX.Y` of the PATH, where this runs, or one that pyenv or uv has installed. It gets an
 environment, `.venv-X.Y`, with the wheel and what tests need (the extra `test`), and there runs `smoke.py`
-and the Python suite, of which half of the cases, as `make test` does; with `--smoke` only the documents of
+and the Python suite, of which a quarter of the cases, as `make test` does; with `--smoke` only the documents of
 `tests/semantics`. The first version has the oldest dependencies that `pyproject.toml` allows, others the newest.
 JAX, which is the oracle of most tests, needs Python 3.11: before that those run that do without
 (`tests/python/conftest.py`). A version that is not on this machine is named, and is no error unless none is, or
