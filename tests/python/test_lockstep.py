@@ -1,6 +1,5 @@
 """Functions of several devices that meet where they exchange something: what they return, and how they end together."""
 
-import os
 import signal
 import threading
 
@@ -68,9 +67,9 @@ def test_flags_of_the_thread_are_those_of_all():
 
 def test_an_interrupt_ends_all():
     def interrupts():
-        os.kill(os.getpid(), signal.SIGINT)
-        threading.Event().wait(0.2)
-        return lockstep.meeting()("a", np.zeros(2))
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        threading.Event().wait(2)
+        return lockstep.meeting()("a", np.zeros(()))
 
     with pytest.raises(KeyboardInterrupt):
         lockstep.run([meets(0, "a"), interrupts], summed)
