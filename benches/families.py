@@ -25,12 +25,13 @@ import programs
 import reductions
 import sampling
 import sorting
+import steps
 import training
 
 FAMILIES = (
     dispatch, new_shapes, kernels, reductions, normalisation, movement, products, attention,
     convolutions, functions, sorting, sampling, decompositions, fourier, models, training,
-    optax_adam, programs, control_flow, collectives, devices, processes, compilation, first_calls,
+    optax_adam, programs, control_flow, steps, collectives, devices, processes, compilation, first_calls,
 )  # fmt: skip
 
 # README's rows, by their names.

@@ -120,8 +120,8 @@ FAULTS = [
     ),
     Fault(
         "in-place-indices", "dynamic update: in place", COMPILE + "in_place.rs",
-        "let again = inputs[«1»..].iter()",
-        "2",
+        "if «once(inputs, from)»",
+        "true",
         "an array that is scattered into at indices that are itself",
         TESTS + "test_at.py::test_indices_that_are_the_array_itself",
     ),
@@ -661,10 +661,24 @@ FAULTS = [
         "the way back goes through the last steps again with each checkpoint",
     ),
     Fault(
-        "branch-clamped", "branch: results where they belong", CONTROL + "mod.rs",
+        "branch-clamped", "branch: results where they belong", CONTROL + "branches.rs",
         ".min(«self.branches.len() - 1»)];",
         "self.branches.len()",
         "a branch beyond the last one",
+    ),
+    Fault(
+        "branch-beside", "branch: results beside operands whose place they have", CONTROL + "branches.rs",
+        "operand.filter(|&operand| «!fits(operand)»)",
+        "false",
+        "a branch that makes a result anew of an operand that it takes the place of, and reads it later",
+        TESTS + "test_branches_in_place.py::test_states_have_the_bits_of_numpy",
+    ),
+    Fault(
+        "loop-over-its-start", "carry: swapped", CONTROL + "body.rs",
+        "let beside = even || «carry_at[carry.number] == outputs[carry.number].cast_const()»;",
+        "false",
+        "a loop in a loop whose first step writes over the value that it reads",
+        TESTS + "test_branches_in_place.py::test_states_have_the_bits_of_numpy",
     ),
     Fault(
         "pool-class", "pool of memory", CPU + "alloc.rs",

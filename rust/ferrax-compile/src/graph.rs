@@ -14,8 +14,8 @@ use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::cost_model;
-use crate::in_place::updates_operand;
 use crate::tuning::Target;
+use crate::updates::updates;
 
 /// How an equation is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -147,8 +147,10 @@ impl<'a> Graph<'a> {
             let picks = matches!(self.maps[index], Some(IndexMap::Picked(_)));
             let operand = equation.inputs.first().and_then(Atom::as_var).map(|var| first[var.index()]);
             let kept = operand.is_some_and(|operand| updated[operand]);
-            if let Some(operand) = operand.filter(|_| updates_operand(&equation.op)) {
-                updated[operand] = true;
+            for (operand, _) in updates(&equation.op, &self.target) {
+                if let Some(var) = equation.inputs[operand].as_var() {
+                    updated[first[var.index()]] = true;
+                }
             }
             let computed_with = output.is_some_and(|output| computed(output) && self.picks_cheaply(index));
             if picks && (kept || !computed_with) {

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use ferrax_ir::{Op, View as OpView};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -13,10 +12,12 @@ use crate::index::View;
 use crate::kernel::{AxisKind, Stage};
 use crate::lives::Lives;
 use crate::plan::{Argument, Buffer, BufferId, Place, Run, Step, run_at};
+use crate::tuning::Target;
+use crate::updates::updates;
 
 /// Which step may write over a buffer that dies with it, and the buffer that is its memory from then on. Nothing
 /// of it moves a step.
-pub fn taken_over(steps: &[Step], buffers: &[Buffer]) -> Vec<(usize, BufferId, BufferId)> {
+pub fn taken_over(steps: &[Step], buffers: &[Buffer], target: &Target) -> Vec<(usize, BufferId, BufferId)> {
     let lives = Lives::of(steps, buffers.len());
     let place = |id: BufferId| buffers[id.0 as usize].place;
     let bytes = |id: BufferId| buffers[id.0 as usize].bytes;
@@ -27,7 +28,7 @@ pub fn taken_over(steps: &[Step], buffers: &[Buffer]) -> Vec<(usize, BufferId, B
         let begins = |id: BufferId| {
             matches!(place(id), Place::Arena(_) | Place::Fresh(_)) && lives.first(id) == Some(number)
         };
-        let pairs = in_place_pairs(step, bytes, dies, begins);
+        let pairs = in_place_pairs(step, target, bytes, dies, begins);
         taken.extend(pairs.into_iter().map(|(from, to)| (number, from, to)));
     }
     taken
@@ -41,6 +42,7 @@ pub fn donations(
     steps: &[Step],
     runs: &[Run],
     outputs: &[Argument],
+    target: &Target,
 ) -> Vec<(usize, usize)> {
     let lives = Lives::of(steps, buffers.len());
     let bytes = |id: BufferId| buffers[id.0 as usize].bytes;
@@ -76,7 +78,7 @@ pub fn donations(
             let id = id.0 as usize;
             begins && is_fresh(id) && free[id]
         };
-        for (from, to) in in_place_pairs(step, bytes, gives, takes) {
+        for (from, to) in in_place_pairs(step, target, bytes, gives, takes) {
             pair(&mut free, from, to);
         }
     }
@@ -106,30 +108,33 @@ pub fn donations(
     result
 }
 
-/// Whether a library call changes some elements of its first operand, in place if it can.
-pub fn updates_operand(op: &Op) -> bool {
-    matches!(op.view(), OpView::Leaf(rules) if rules.updates_operand())
-}
-
 /// Pairs of an operand and a result of a step that may be one buffer, of those operands that `gives` and
 /// results that `takes` hold for; each is in one pair at most. Linear in the size of the step.
 fn in_place_pairs(
     step: &Step,
+    target: &Target,
     bytes: impl Fn(BufferId) -> usize,
     gives: impl Fn(BufferId) -> bool,
     takes: impl Fn(BufferId) -> bool,
 ) -> SmallVec<[(BufferId, BufferId); 2]> {
     let mut pairs = SmallVec::new();
     let (launch, operands) = match step {
-        Step::Library { op, inputs, outputs } if updates_operand(op) => {
-            let (from, to) = (inputs[0].buffer, outputs[0].buffer);
-            let again = inputs[1..].iter().any(|argument| argument.buffer == from);
-            if !again && from != to && gives(from) && takes(to) {
-                pairs.push((from, to));
+        Step::Library { op, inputs, outputs } => {
+            for (operand, result) in updates(op, target) {
+                let (from, to) = (inputs[operand].buffer, outputs[result].buffer);
+                let once =
+                    |of: &[Argument], id| of.iter().filter(|argument| argument.buffer == id).count() == 1;
+                if once(inputs, from)
+                    && once(outputs, to)
+                    && bytes(from) == bytes(to)
+                    && gives(from)
+                    && takes(to)
+                {
+                    pairs.push((from, to));
+                }
             }
             return pairs;
         }
-        Step::Library { .. } => return pairs,
         Step::Kernel { launch, operands } => (launch, operands),
     };
     let kernel = &launch.kernel;

@@ -18,6 +18,7 @@
 //! | `plan`, `place` | steps in order and their runs; buffers placed by liveness |
 //! | `compile` | the order of the passes from a program to its plan |
 //! | `lives`, `in_place` | which steps need a buffer; which buffers may be one |
+//! | `updates` | which results are an operand with some elements changed |
 //! | `schedule/` | how a kernel runs: blocks, the order of terms, what threads share |
 //! | `carries` | the values of a loop, from one step to the next |
 //! | `convolution` | convolutions as products of matrices |
@@ -56,6 +57,7 @@ pub mod reference;
 pub mod rows;
 pub mod schedule;
 pub mod tuning;
+mod updates;
 pub mod verify;
 
 pub use backend::{Backend, Target, plan_for};

@@ -12,10 +12,10 @@ use ferrax_ir::{Equation, Op, Program, Result, ShowOp, Source, Type, Var};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::compile::plan;
-use crate::in_place::updates_operand;
 use crate::lives::Lives;
 use crate::plan::{BufferId, Place, Plan, Run, Step, run_at};
 use crate::tuning::Target;
+use crate::updates::updates_operand;
 
 /// An operation of the program, and where it was made.
 #[derive(Clone, PartialEq, Eq, Debug)]

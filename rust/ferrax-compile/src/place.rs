@@ -167,11 +167,11 @@ impl<'a> Placer<'a> {
         }
         let outputs = program.outputs.iter().map(|atom| self.argument(atom)).collect::<Result<Vec<_>>>()?;
         make_way(&mut steps, &self.buffers, &self.graph.target);
-        let taken_over = taken_over(&steps, &self.buffers);
+        let taken_over = taken_over(&steps, &self.buffers, &self.graph.target);
         rename(&mut steps, &taken_over, self.buffers.len());
         let mut runs = find_runs(&steps, &self.buffers, &self.graph.target);
         let arena = self.assign_places(&steps, &mut runs)?;
-        let donations = donations(&self.buffers, &steps, &runs, &outputs);
+        let donations = donations(&self.buffers, &steps, &runs, &outputs, &self.graph.target);
         Ok(Plan {
             name: program.name.clone(),
             inputs: program

@@ -71,6 +71,8 @@ pub struct Target {
     pub run_bytes: usize,
     /// Arrays that a kernel may have.
     pub operands: usize,
+    /// Whether branches and loops take over the memory of operands that die with them.
+    pub inner_updates: bool,
     /// What is computed together.
     pub fusion: Fusion,
 }
@@ -86,8 +88,12 @@ impl Target {
         product_block: 8 << 20,
         run_bytes: 1 << 20,
         operands: usize::MAX,
+        inner_updates: true,
         fusion: Fusion::CPU,
     };
+
+    /// Machines of which each call has operands and results apart.
+    pub const APART: Target = Target { inner_updates: false, ..Target::CPU };
 
     /// Runs of two or three rows, from a few elements on.
     pub const TINY: Target = Target {
@@ -106,6 +112,7 @@ impl Target {
         near_bytes: usize::MAX,
         product_bytes: usize::MAX,
         run_bytes: usize::MAX,
+        inner_updates: false,
         fusion: Fusion::HUGE,
         ..Target::CPU
     };

@@ -34,9 +34,12 @@ fn kernel(
     op: &Op,
     inputs: &[Argument],
     outputs: &[Argument],
+    regions: &[u32],
     nested: &mut Nested<'_>,
 ) -> Result<Box<dyn Kernel>> {
-    match control::bind(op, nested)? {
+    let region = |argument: &Argument| regions[argument.buffer.0 as usize];
+    let shared = |operand: usize, result: usize| region(&inputs[operand]) == region(&outputs[result]);
+    match control::bind(op, &shared, nested)? {
         Some(kernel) => Ok(kernel),
         None => kernels::bind(op, inputs, outputs, nested.backend().tuning()),
     }
@@ -65,7 +68,7 @@ pub(crate) fn bind(plan: Plan, nested: &mut Nested<'_>) -> Result<Executable> {
             (Some(run), _) => Action::Rows(Box::new(Rows::new(&plan, run, tuning, |step| match step {
                 Step::Kernel { .. } => Ok(Work::Kernel(Box::new(bound(step, run.extents.len())?))),
                 Step::Library { op, inputs, outputs } => {
-                    Ok(Work::Call(kernel(op, inputs, outputs, nested)?, inputs.len()))
+                    Ok(Work::Call(kernel(op, inputs, outputs, &regions, nested)?, inputs.len()))
                 }
             })?)),
             (None, Step::Kernel { operands, .. }) => Action::Kernel {
@@ -73,7 +76,7 @@ pub(crate) fn bind(plan: Plan, nested: &mut Nested<'_>) -> Result<Executable> {
                 operands: operands.iter().map(|id| id.0).collect(),
             },
             (None, Step::Library { op, inputs, outputs }) => Action::Library {
-                kernel: kernel(op, inputs, outputs, nested)?,
+                kernel: kernel(op, inputs, outputs, &regions, nested)?,
                 inputs: inputs.iter().map(|argument| argument.buffer.0).collect(),
                 outputs: outputs.iter().map(|argument| argument.buffer.0).collect(),
             },

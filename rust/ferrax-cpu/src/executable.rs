@@ -255,8 +255,8 @@ impl Executable {
                         inputs.iter().map(|&id| pointers[id as usize].cast_const()).collect();
                     let outputs: SmallVec<[*mut u8; 4]> =
                         outputs.iter().map(|&id| pointers[id as usize]).collect();
-                    // SAFETY: as for kernels; the plan lets an op of this kind have no more than its first
-                    // output in the memory of its first input. The arena ends with as many bytes of
+                    // SAFETY: as for kernels; a result is in the memory of an operand only where the plan says
+                    // that the op can do with it, which `bind` told branches and loops. The arena ends with as many bytes of
                     // scratch memory as the most demanding kernel asked `bind` for.
                     unsafe { kernel.run(&Call { inputs: &inputs, outputs: &outputs, scratch })? };
                 }

@@ -58,7 +58,7 @@ pub struct Vain {
 impl Tuning {
     /// GPUs of the last ten years.
     pub const GPU: Tuning = Tuning {
-        plan: Target::CPU,
+        plan: Target::APART,
         launches: Launches::GPU,
         kernels: Kernels::GPU,
         vain: Vain { most: 1 << 27, steps: 64, reads: 8 },
@@ -66,7 +66,7 @@ impl Tuning {
 
     /// Terms are shared from a few on, and rows are many from two on.
     pub const TINY: Tuning = Tuning {
-        plan: Target { near_bytes: Target::TINY.near_bytes, fusion: Target::TINY.fusion, ..Target::CPU },
+        plan: Target { near_bytes: Target::TINY.near_bytes, fusion: Target::TINY.fusion, ..Target::APART },
         launches: Launches::TINY,
         kernels: Kernels { many_terms: 2, long: 2, few_indices: 4, neighbours: 2, wide: 1, ..Kernels::GPU },
         vain: Vain { steps: 3, ..Tuning::GPU.vain },
@@ -74,7 +74,7 @@ impl Tuning {
 
     /// Nobody shares terms, each kernel is a launch, and the host asks at each step.
     pub const HUGE: Tuning = Tuning {
-        plan: Target { near_bytes: Target::HUGE.near_bytes, fusion: Target::HUGE.fusion, ..Target::CPU },
+        plan: Target { near_bytes: Target::HUGE.near_bytes, fusion: Target::HUGE.fusion, ..Target::APART },
         launches: Launches::HUGE,
         kernels: Kernels { many_terms: usize::MAX, wide: usize::MAX, ..Kernels::GPU },
         vain: Vain { most: 0, ..Tuning::GPU.vain },

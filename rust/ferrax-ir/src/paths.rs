@@ -131,6 +131,8 @@ paths! {
     SweepsAgain = "loop: checkpoints",
     BranchFresh = "branch: results where they belong",
     BranchCopied = "branch: results copied",
+    BranchInPlace = "branch: results in the memory of operands",
+    BranchBeside = "branch: results beside operands whose place they have",
 
     /// Ops that are computed as the reference evaluates them.
     Reference = "reference",

@@ -135,6 +135,17 @@ pub trait Rules: Row {
     /// inputs get `None`.
     fn transpose(&self, b: &mut Builder, eqn: &Transpose<'_>) -> Result<SmallVec<[Option<Atom>; 3]>>;
 
+    /// Whether the op reads a part of its first operand, whose cotangent is zero elsewhere.
+    fn reads_part(&self, _inputs: &[ArrayType]) -> bool {
+        false
+    }
+
+    /// For ops that read a part: emits the sum of `before` and the cotangent of the first operand, with that part of
+    /// `before` changed.
+    fn transpose_onto(&self, _b: &mut Builder, _eqn: &Transpose<'_>, _before: Atom) -> Result<Atom> {
+        Err(internal_error!("{} reads no part of its operand", self.name()))
+    }
+
     /// Emits the op over a batch.
     fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched>;
 

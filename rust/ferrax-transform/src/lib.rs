@@ -6,7 +6,7 @@
 //! | `linearize` | the same, split into a primal and a linear program |
 //! | `partial_eval`, `split`, `remat` | known from unknown inputs |
 //! | `reach` | which values depend on which |
-//! | `transpose` | linear programs turned around |
+//! | `transpose`, `partly_read` | linear programs turned around; which inputs are read a part at a time |
 //! | `row_blocks` | products over all pairs of rows by blocks, before they are differentiated |
 //! | `vjp` | reverse-mode derivatives from the two |
 //! | `batch` | one axis more |
@@ -33,6 +33,7 @@ pub mod linearize;
 mod memo;
 pub mod optimise;
 pub mod partial_eval;
+mod partly_read;
 mod reach;
 mod remat;
 mod rewrite;

@@ -7,8 +7,8 @@
 //! equations that do not depend on linear inputs are evaluated first, in order,
 //! if they are needed (so is that part of a call or a loop that does not); cotangents of a variable that is used several times are
 //! added in reverse order of use; a cotangent has the shape and dtype of its
-//! variable, and at an input its weakness where nothing on the way is strong. Cost: linear; each sub-program is
-//! treated once for each set of flags.
+//! variable, and at an input its weakness where nothing on the way is strong. Of what is read a part at a time the cotangent
+//! is added to that part of the sum (`partly_read`). Cost: linear; each sub-program is treated once for each set of flags.
 
 use std::sync::Arc;
 
@@ -16,27 +16,51 @@ use ferrax_ir::op::View;
 use ferrax_ir::ops::{Call, Unary};
 use ferrax_ir::rules::{Operand, Transpose};
 use ferrax_ir::verify::debug_verify;
-use ferrax_ir::{ArrayType, Atom, Builder, Equation, Op, Program, Result, Type, internal_error};
+use ferrax_ir::{ArrayType, Atom, Builder, Equation, Op, Program, Result, Type, Var, internal_error};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::control::{checkpoint, cond, scan, sweeps, while_loop};
 use crate::memo::{Flagged, Memo};
 use crate::partial_eval::PartialEvaluation;
+use crate::partly_read::{PartlyRead, reads_part};
 use crate::reach::Reach;
 use crate::rewrite::{Needed, Rewriter, at, check_flags, with_weak};
 
 /// The transpose of `program`; see the module.
 pub fn transpose(program: &Program, linear: &[bool], cotangents: &[bool]) -> Result<(Program, Vec<bool>)> {
-    Transposition::default().program(program, linear, cotangents, &[])
+    Transposition::default().program(program, &Wanted::of(linear, cotangents))
 }
 
-/// Linear inputs, outputs with cotangents, inputs that must have one.
-type Flags = (Vec<bool>, Vec<bool>, Vec<bool>);
+/// How a program is transposed.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Wanted {
+    /// Linear inputs, and outputs with cotangents.
+    pub linear: Vec<bool>,
+    pub cotangents: Vec<bool>,
+    /// Inputs that have a cotangent even if it is zero; none if there are no flags.
+    pub instantiate: Vec<bool>,
+    /// Linear inputs whose cotangent is added to a sum, which the transpose takes after all else and gives with it; none
+    /// if there are no flags.
+    pub onto: Vec<bool>,
+}
+
+impl Wanted {
+    pub fn of(linear: &[bool], cotangents: &[bool]) -> Wanted {
+        Wanted { linear: linear.to_vec(), cotangents: cotangents.to_vec(), ..Wanted::default() }
+    }
+}
+
+/// Of each operand of a branch, a loop or a function, the sum of its cotangents so far. A rule that adds to it takes it
+/// from here.
+pub(crate) type Before = SmallVec<[Option<Atom>; 3]>;
+
 pub(crate) type Cotangents = SmallVec<[Option<Atom>; 3]>;
 
 #[derive(Default)]
 pub(crate) struct Transposition {
-    callees: Memo<Flags, Flagged>,
+    callees: Memo<Wanted, Flagged>,
+    pub partly_read: PartlyRead,
     pub reach: Reach,
     pub scans: Memo<scan::Key, Arc<scan::Backward>>,
     /// For what a linear program computes of known values.
@@ -47,7 +71,25 @@ pub(crate) struct Transposition {
 /// weak: all that is computed from such a cotangent is strong, save by a conversion.
 struct Sums<'a>(Vec<Option<Atom>>, Vec<bool>, &'a [Type]);
 
+/// By variable, equations that read a part of it while nothing else was added up yet: they wait until that is.
+type Waiting<'a> = FxHashMap<Var, SmallVec<[&'a Equation; 1]>>;
+
 impl Sums<'_> {
+    /// The sum so far of each linear operand, where the variable comes first.
+    fn before(&self, atoms: &[Atom], operands: &[Operand]) -> Before {
+        let sum = |(position, atom): (usize, &Atom)| {
+            let first = operands[position].is_linear() && !atoms[..position].contains(atom);
+            atom.as_var().filter(|_| first).and_then(|var| self.0[var.index()])
+        };
+        atoms.iter().enumerate().map(sum).collect()
+    }
+
+    fn forget(&mut self, of: &Atom) {
+        if let Atom::Var(var) = of {
+            self.0[var.index()] = None;
+        }
+    }
+
     /// Adds a cotangent of an atom; those of literals are nobody's. One that differs along axes along which the value does
     /// not is that of some devices only: a rule forgot to sum it.
     fn add(&mut self, b: &mut Builder, to: &Atom, cotangent: Atom) -> Result<()> {
@@ -78,13 +120,8 @@ pub(crate) fn cotangent_type(ty: &ArrayType) -> ArrayType {
 }
 
 impl Transposition {
-    fn program(
-        &mut self,
-        program: &Program,
-        linear: &[bool],
-        cotangents: &[bool],
-        instantiate: &[bool],
-    ) -> Result<(Program, Vec<bool>)> {
+    fn program(&mut self, program: &Program, wanted: &Wanted) -> Result<(Program, Vec<bool>)> {
+        let Wanted { linear, cotangents, instantiate, onto } = wanted;
         check_flags("transpose", program, program.inputs.len(), linear.len())?;
         check_flags("transpose", program, program.outputs.len(), cotangents.len())?;
         let separated;
@@ -125,6 +162,12 @@ impl Transposition {
             };
             given.push((atom, rewriter.builder.input(ty)));
         }
+        for (&var, _) in program.inputs.iter().zip(onto).filter(|(_, flag)| **flag) {
+            let Type::Array(ty) = &program.types[var.index()] else {
+                return Err(internal_error!("a sum of cotangents of what is no array"));
+            };
+            sums.0[var.index()] = Some(rewriter.builder.input(cotangent_type(ty)));
+        }
         rewriter.constants(|_| true);
         for (equation, _) in program.equations.iter().zip(&forward).filter(|(_, flag)| **flag) {
             rewriter.copy(equation)?;
@@ -132,8 +175,24 @@ impl Transposition {
         for (atom, cotangent) in given {
             sums.add(&mut rewriter.builder, atom, cotangent)?;
         }
+        let mut waiting = Waiting::default();
         for (equation, _) in program.equations.iter().zip(&backward).rev().filter(|(_, flag)| **flag) {
-            self.equation(&mut rewriter, &mut sums, equation, &is_linear)?;
+            for var in &equation.outputs {
+                for read in waiting.remove(var).into_iter().flatten() {
+                    self.equation(&mut rewriter, &mut sums, read, &is_linear)?;
+                }
+            }
+            match equation.inputs.first() {
+                Some(Atom::Var(var)) if sums.0[var.index()].is_none() && reads_part(program, equation) => {
+                    waiting.entry(*var).or_default().push(equation);
+                }
+                _ => self.equation(&mut rewriter, &mut sums, equation, &is_linear)?,
+            }
+        }
+        for var in &program.inputs {
+            for read in waiting.remove(var).into_iter().flatten() {
+                self.equation(&mut rewriter, &mut sums, read, &is_linear)?;
+            }
         }
 
         let mut flags = Vec::with_capacity(program.inputs.len());
@@ -188,35 +247,34 @@ impl Transposition {
                 atom => rewriter.atom(atom).map(Operand::Known),
             })
             .collect::<Result<_>>()?;
-        let result = match equation.op.view() {
+        let mut before = sums.before(&equation.inputs, &operands);
+        let given = before.clone();
+        let b = &mut rewriter.builder;
+        let found = match equation.op.view() {
             View::Leaf(rules) | View::Ruled(rules, _) => {
-                let outputs: SmallVec<[Type; 1]> = rewriter.output_types(equation).collect();
+                let outputs: SmallVec<[Type; 1]> =
+                    equation.outputs.iter().map(|var| program.types[var.index()].clone()).collect();
                 let rule = Transpose { inputs: &operands, outputs: &outputs, cotangents: &cotangents };
-                at(equation, rules.transpose(&mut rewriter.builder, &rule))?
+                let sum = before.first().copied().flatten().filter(|_| reads_part(program, equation));
+                match sum {
+                    Some(sum) => rules.transpose_onto(b, &rule, sum).map(|sum| {
+                        before[0] = None;
+                        let others = std::iter::repeat_n(None, operands.len() - 1);
+                        std::iter::once(Some(sum)).chain(others).collect()
+                    }),
+                    None => rules.transpose(b, &rule),
+                }
             }
-            View::Call(op) => at(equation, self.call(&mut rewriter.builder, op, &operands, &cotangents))?,
-            View::Cond(op) => {
-                at(equation, cond::transpose(self, &mut rewriter.builder, op, &operands, &cotangents))?
-            }
-            View::While(op) => {
-                at(equation, while_loop::transpose(self, &mut rewriter.builder, op, &operands, &cotangents))?
-            }
-            View::Sweeps(op) => {
-                at(equation, sweeps::transpose(self, &mut rewriter.builder, op, &operands, &cotangents))?
-            }
-            View::Scan(op) => {
-                at(equation, scan::transpose(self, &mut rewriter.builder, op, &operands, &cotangents))?
-            }
-            View::Checkpoint(op) => {
-                at(equation, checkpoint::transpose(self, &mut rewriter.builder, op, &operands, &cotangents))?
-            }
-            View::CustomJvp(op) => {
-                at(equation, self.inlined(&mut rewriter.builder, &op.call_jaxpr, &operands, &cotangents))?
-            }
-            View::CustomVjp(op) => {
-                at(equation, self.inlined(&mut rewriter.builder, &op.call_jaxpr, &operands, &cotangents))?
-            }
+            View::Call(op) => self.call(b, op, &operands, &cotangents, &mut before),
+            View::Cond(op) => cond::transpose(self, b, op, &operands, &cotangents, &mut before),
+            View::While(op) => while_loop::transpose(self, b, op, &operands, &cotangents, &mut before),
+            View::Sweeps(op) => sweeps::transpose(self, b, op, &operands, &cotangents, &mut before),
+            View::Scan(op) => scan::transpose(self, b, op, &operands, &cotangents, &mut before),
+            View::Checkpoint(op) => checkpoint::transpose(self, b, op, &operands, &cotangents, &mut before),
+            View::CustomJvp(op) => self.inlined(b, &op.call_jaxpr, &operands, &cotangents, &mut before),
+            View::CustomVjp(op) => self.inlined(b, &op.call_jaxpr, &operands, &cotangents, &mut before),
         };
+        let result = at(equation, found)?;
         if result.len() != operands.len() {
             return Err(internal_error!(
                 "the transpose rule of {} gave {} cotangents for {} inputs",
@@ -245,6 +303,9 @@ impl Transposition {
                     equation.op.name()
                 ));
             }
+            if given[position].is_some() && before[position].is_none() {
+                sums.forget(atom);
+            }
             sums.add(&mut rewriter.builder, atom, cotangent)?;
         }
         Ok(())
@@ -256,13 +317,14 @@ impl Transposition {
         call: &Call,
         operands: &[Operand],
         cotangents: &[Option<Atom>],
+        before: &mut Before,
     ) -> Result<Cotangents> {
-        let (callee, flags) = self.callee(&call.program, operands, cotangents, &[])?;
+        let sums = self.take_read(&call.program, before);
+        let (callee, flags) = self.callee(&call.program, operands, cotangents, &sums)?;
         if callee.outputs.is_empty() && callee.effects.is_empty() {
             return Ok(flags.iter().map(|_| None).collect());
         }
-        let inputs: Vec<Atom> =
-            operands.iter().filter_map(Operand::known).chain(cotangents.iter().flatten().copied()).collect();
+        let inputs = arguments(operands, cotangents, &sums);
         let op = Call { name: call.name.clone(), program: callee, inline: call.inline };
         let mut outputs = b.emit(op, &inputs)?.into_iter().map(Atom::Var);
         Ok(flags.iter().map(|&flag| if flag { outputs.next() } else { None }).collect())
@@ -275,43 +337,56 @@ impl Transposition {
         program: &Arc<Program>,
         operands: &[Operand],
         cotangents: &[Option<Atom>],
+        before: &mut Before,
     ) -> Result<Cotangents> {
-        let (callee, flags) = self.callee(program, operands, cotangents, &[])?;
-        let inputs: Vec<Atom> =
-            operands.iter().filter_map(Operand::known).chain(cotangents.iter().flatten().copied()).collect();
+        let sums = self.take_read(program, before);
+        let (callee, flags) = self.callee(program, operands, cotangents, &sums)?;
+        let inputs = arguments(operands, cotangents, &sums);
         let mut outputs = b.inline(&callee, &inputs)?.into_iter();
         Ok(flags.iter().map(|&flag| if flag { outputs.next() } else { None }).collect())
     }
 
-    /// The transpose of a sub-program for these operands and cotangents.
-    fn callee(
+    /// The transpose of a sub-program for these operands, cotangents and sums of what they are added to.
+    pub fn callee(
         &mut self,
         program: &Arc<Program>,
         operands: &[Operand],
         cotangents: &[Option<Atom>],
-        instantiate: &[bool],
+        sums: &[Option<Atom>],
     ) -> Result<Flagged> {
-        let linear: Vec<bool> = operands.iter().map(Operand::is_linear).collect();
-        let given: Vec<bool> = cotangents.iter().map(Option::is_some).collect();
-        self.flagged(program, &linear, &given, instantiate)
+        let flags = |atoms: &[Option<Atom>]| atoms.iter().map(Option::is_some).collect();
+        let linear = operands.iter().map(Operand::is_linear).collect();
+        let (cotangents, onto) = (flags(cotangents), flags(sums));
+        self.flagged(program, Wanted { linear, cotangents, instantiate: Vec::new(), onto })
     }
 
-    /// The transpose of a sub-program: see [`transpose`]. Inputs flagged in
-    /// `instantiate` have a cotangent even if it is zero.
-    pub fn flagged(
-        &mut self,
-        program: &Arc<Program>,
-        linear: &[bool],
-        cotangents: &[bool],
-        instantiate: &[bool],
-    ) -> Result<Flagged> {
-        let key = (linear.to_vec(), cotangents.to_vec(), instantiate.to_vec());
-        if let Some(found) = self.callees.get(program, key.clone()) {
+    /// The transpose of a sub-program: see [`transpose`].
+    pub fn flagged(&mut self, program: &Arc<Program>, wanted: Wanted) -> Result<Flagged> {
+        if let Some(found) = self.callees.get(program, wanted.clone()) {
             return Ok(found);
         }
-        let (callee, flags) = self.program(program, linear, cotangents, instantiate)?;
-        Ok(self.callees.insert(program, key, (Arc::new(callee), flags.into())))
+        let (callee, flags) = self.program(program, &wanted)?;
+        Ok(self.callees.insert(program, wanted, (Arc::new(callee), flags.into())))
     }
+
+    /// Takes the sums so far of those operands, which are the inputs of `program`, of which it reads parts.
+    pub fn take_read(&mut self, program: &Arc<Program>, before: &mut [Option<Atom>]) -> Before {
+        if before.iter().all(Option::is_none) {
+            return SmallVec::new();
+        }
+        let read = self.partly_read.inputs(program);
+        before.iter_mut().zip(&*read).map(|(sum, &read)| if read { sum.take() } else { None }).collect()
+    }
+}
+
+/// What the transpose of a sub-program is given: known operands, cotangents, sums.
+pub(crate) fn arguments(
+    operands: &[Operand],
+    cotangents: &[Option<Atom>],
+    sums: &[Option<Atom>],
+) -> Vec<Atom> {
+    let given = cotangents.iter().chain(sums).flatten().copied();
+    operands.iter().filter_map(Operand::known).chain(given).collect()
 }
 
 /// Whether the cotangent, of this type, of a weak operand is strong by what the equation does.

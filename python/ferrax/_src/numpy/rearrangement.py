@@ -16,6 +16,7 @@ from ferrax._src.core import Array, as_array, concrete_or_error, is_concrete
 from ferrax._src.core.typing import ArrayLike, Axis
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.out_sharding import with_out_sharding
+from ferrax._src.numpy.places import counted_up_to
 from ferrax._src.numpy.shape import _axis_list, ravel, reshape, transpose
 from ferrax._src.numpy.util import (
     broadcast_to as _broadcast_to,
@@ -100,12 +101,8 @@ def repeat(
         dims = tuple(total if d == axis else n for d, n in enumerate(a.shape))
         return lax.full(dims, 0, a.dtype)
     ends = lax.cumsum(convert(counts, np.dtype(np.int32)))
-    positions = lax.iota(np.int32, total)
     # The row at output position p is the number of rows that end at or before p.
-    ended = lax.le(_broadcast_to(lax.expand_dims(ends, (0,)), (total, length)),
-                   lax.broadcast_in_dim(positions, (total, length), (0,)))
-    rows = lax.reduce_sum(lax.convert_element_type(ended, np.int32), axes=(1,))
-    rows = lax.min(rows, as_array(np.int32(length - 1)))
+    rows = lax.min(counted_up_to(ends, total), as_array(np.int32(length - 1)))
     return _take_rows(a, rows, axis)
 
 

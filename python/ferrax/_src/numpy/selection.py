@@ -18,11 +18,13 @@ from ferrax._src.lax.arguments import canonical_axis, known_axis
 from ferrax._src.lax.creation import full
 from ferrax._src.lax.shape import _broadcast_to, concatenate, expand_dims, reshape, squeeze
 from ferrax._src.lax.slicing import slice_in_dim
-from ferrax._src.numpy import cumulative, reductions
+from ferrax._src.lax.sorting import sort
+from ferrax._src.numpy import cumulative
 from ferrax._src.numpy.array_creation import arange
 from ferrax._src.numpy.at import IndexUpdateHelper
 from ferrax._src.numpy.conditional import where
 from ferrax._src.numpy.joining import stack
+from ferrax._src.numpy.places import counted_up_to
 from ferrax._src.numpy.rounding import clip
 from ferrax._src.numpy.shape import broadcast_arrays, moveaxis
 from ferrax._src.numpy.take import _floor_mod, take, take_along_axis
@@ -223,20 +225,13 @@ def _delete_traced(arr: Array, obj: Array, axis: int) -> Array:
     removed = obj.shape[0]
     # An element's new position counts as many removed ones as were in front of it.
     shifted = obj - arange(removed, dtype=obj.dtype)
-    places = arange(size - removed, dtype=obj.dtype)
-    skipped = reductions.sum(places[None, :] >= shifted[:, None], axis=0, dtype=obj.dtype)
-    return take(arr, places + skipped, axis, mode="clip")
+    kept = size - removed
+    return take(arr, arange(kept, dtype=_INT32) + counted_up_to(shifted, kept), axis, mode="clip")
 
 
 def _stable_order(values: Array) -> Array:
-    """The positions of the elements of a short 1-D array in stable ascending order, by counting:
-    an element's rank is the number of those below it and of equal ones in front of it."""
-    count = values.shape[0]
-    positions = arange(count, dtype=_INT32)
-    equal_before = (values[None, :] == values[:, None]) & (positions[None, :] < positions[:, None])
-    before = (values[None, :] < values[:, None]) | equal_before
-    ranks = reductions.sum(before, axis=1, dtype=_INT32)
-    return IndexUpdateHelper(full((count,), 0, _INT32))[ranks].set(positions)
+    """The positions of the elements of a vector in stable ascending order."""
+    return sort((values, arange(values.shape[0], dtype=_INT32)), num_keys=1)[1]
 
 
 def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:

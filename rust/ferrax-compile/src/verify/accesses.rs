@@ -6,10 +6,10 @@ use rustc_hash::FxHashMap;
 
 use super::Verifier;
 use super::grids::{Grid, grid, is_injective, meet, reach};
-use crate::in_place::updates_operand;
 use crate::index::View;
 use crate::kernel::{AxisKind, Jump, Launch, Stage, registers};
 use crate::plan::{Argument, BufferId, Place};
+use crate::updates::may_share;
 
 impl Verifier<'_> {
     pub fn argument(&self, who: &str, argument: &Argument) -> Result<()> {
@@ -32,7 +32,6 @@ impl Verifier<'_> {
         for (position, input) in inputs.iter().enumerate() {
             self.argument(&format!("operand {position} of step {number}, {}", op.name()), input)?;
         }
-        let works_in_place = updates_operand(op);
         for (position, output) in outputs.iter().enumerate() {
             let who = format!("result {position} of step {number}, {}", op.name());
             self.argument(&who, output)?;
@@ -40,8 +39,14 @@ impl Verifier<'_> {
                 continue;
             }
             self.writable(&who, output.buffer)?;
-            let read = inputs.iter().skip(usize::from(works_in_place && position == 0));
-            let again = outputs[..position].iter().chain(read).any(|other| other.buffer == output.buffer);
+            let mut sharing = 0;
+            let beside = inputs.iter().enumerate().any(|(operand, input)| {
+                let shares = input.buffer == output.buffer;
+                sharing += usize::from(shares);
+                shares && !may_share(op, operand, position)
+            });
+            let again = outputs[..position].iter().any(|other| other.buffer == output.buffer);
+            let again = again || beside || sharing > 1;
             if again {
                 return Err(self.fault(format_args!("{who} overwrites {}", self.show(output.buffer))));
             }

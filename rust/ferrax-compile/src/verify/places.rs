@@ -13,9 +13,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Verifier;
 use super::grids::{count, grid};
-use crate::in_place::updates_operand;
 use crate::kernel::{AxisKind, Launch, Stage};
-use crate::plan::{ALIGNMENT, Buffer, BufferId, Place, Step};
+use crate::plan::{ALIGNMENT, Argument, Buffer, BufferId, Place, Step};
+use crate::updates::may_share;
 
 /// The bytes that a buffer has in a memory, and the steps that need them.
 #[derive(Clone, Copy)]
@@ -335,13 +335,19 @@ impl Verifier<'_> {
     fn element_by_element(&self, number: usize, from: BufferId, to: BufferId) -> bool {
         match &self.plan.steps[number] {
             Step::Library { op, inputs, outputs } => {
-                updates_operand(op)
-                    && inputs.first().is_some_and(|input| input.buffer == from)
-                    && outputs.first().is_some_and(|output| output.buffer == to)
-                    && inputs[1..]
-                        .iter()
-                        .chain(&outputs[1..])
-                        .all(|other| ![from, to].contains(&other.buffer))
+                // The one place of each in the call.
+                let only = |of: &[Argument]| {
+                    let mut places =
+                        of.iter().enumerate().filter(|(_, other)| [from, to].contains(&other.buffer));
+                    match (places.next(), places.next()) {
+                        (Some((place, _)), None) => Some(place),
+                        _ => None,
+                    }
+                };
+                let (Some(operand), Some(result)) = (only(inputs), only(outputs)) else { return false };
+                inputs[operand].buffer == from
+                    && outputs[result].buffer == to
+                    && may_share(op, operand, result)
             }
             Step::Kernel { launch, operands } => self.kernel_by_element(launch, operands, from, to),
         }

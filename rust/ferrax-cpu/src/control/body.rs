@@ -8,6 +8,7 @@ use ferrax_ir::{Program, Result};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::ALIGNMENT;
 use crate::call::Held;
 use crate::executable::Executable;
 use crate::machine::Nested;
@@ -58,6 +59,11 @@ impl Inner {
         self.executable.outputs[output].buffer.0
     }
 
+    /// Whether the fresh buffer may be computed in the memory of an input.
+    pub fn may_take(&self, input: usize, fresh: usize) -> bool {
+        self.executable.donations.contains(&(input, fresh))
+    }
+
     /// Bytes of an output.
     pub fn bytes_of(&self, output: usize) -> usize {
         self.executable.outputs[output].bytes()
@@ -82,14 +88,20 @@ pub struct Body {
     carries: Carries,
     /// Of each carry that follows.
     sources: Vec<Source>,
+    /// Carries that follow whose initial value may lie where the result goes, which others may still point to then: it is
+    /// copied, to these offsets after all else.
+    moved: Vec<(Carry, usize)>,
+    workspace: usize,
 }
 
 impl Body {
-    /// The body of a loop whose inputs are so many constants, the carry, and elements.
+    /// The body of a loop whose inputs are so many constants, the carry, and elements. `shared` says of a carry whether
+    /// its initial value may be in the memory of its result.
     pub fn new(
         program: &Arc<Program>,
         constants: usize,
         carries: usize,
+        shared: &dyn Fn(usize) -> bool,
         nested: &mut Nested<'_>,
     ) -> Result<Body> {
         let inner = Inner::new(program, nested)?;
@@ -109,17 +121,23 @@ impl Body {
         }
         let source = |carry: &Carry| of_buffer.get(&carry.output).copied().unwrap_or(Source::Elsewhere);
         let sources = carries.followed.iter().map(source).collect();
-        Ok(Body { inner, constants, carries, sources })
+        let mut workspace = inner.raw.workspace() + carries.bytes;
+        let mut moved = Vec::new();
+        for carry in carries.followed.iter().filter(|carry| shared(carry.number)) {
+            moved.push((*carry, workspace));
+            workspace += carry.bytes.next_multiple_of(ALIGNMENT);
+        }
+        Ok(Body { inner, constants, carries, sources, moved, workspace })
     }
 
     /// Bytes that it keeps, but for the executable.
     pub fn bytes(&self) -> usize {
-        self.inner.bytes() + self.sources.len() * (size_of::<Source>() + size_of::<(Carry, usize)>())
+        self.inner.bytes() + size_of_val(&*self.sources) + size_of_val(&*self.moved)
     }
 
     /// Bytes of the workspace of a [`Loop`].
     pub fn workspace(&self) -> usize {
-        self.inner.raw.workspace() + self.carries.bytes
+        self.workspace
     }
 
     /// Buffers of the carries that move from step to step.
@@ -155,11 +173,12 @@ impl<'a> Loop<'a> {
     ///
     /// # Safety
     /// The workspace is as the body says; operands are valid for their types
-    /// while the loop lasts, and outputs overlap nothing.
+    /// while the loop lasts, and outputs overlap nothing but the initial value of their carry, where `Body::new` was
+    /// told so.
     pub unsafe fn begin(
         body: &'a Body,
         constants: &[*const u8],
-        carry: &[*const u8],
+        carry_at: &[*const u8],
         outputs: &[*mut u8],
         workspace: *mut u8,
         even: bool,
@@ -168,16 +187,25 @@ impl<'a> Loop<'a> {
         // lasts.
         let mut session = unsafe { body.inner.begin(workspace) };
         let places = workspace.wrapping_add(body.inner.raw.workspace());
-        for (index, pointer) in constants.iter().chain(carry).enumerate() {
+        for (index, pointer) in constants.iter().chain(carry_at).enumerate() {
             *session.input(index) = pointer.cast_mut();
+        }
+        for (carry, place) in &body.moved {
+            let (from, to) = (carry_at[carry.number], workspace.wrapping_add(*place));
+            if from == outputs[carry.number].cast_const() {
+                // SAFETY: the workspace has this place, which nothing else has, and the operand so many bytes.
+                unsafe { std::ptr::copy_nonoverlapping(from, to, carry.bytes) };
+                session.pointers[carry.input as usize] = to;
+            }
         }
         for carry in &body.carries.in_place {
             session.pointers[carry.output as usize] = outputs[carry.number];
         }
         for (carry, spare) in &body.carries.swapped {
-            // So that the last step ends where the result belongs.
+            // So that the last step ends where the result belongs; never over what the first one reads.
+            let beside = even || carry_at[carry.number] == outputs[carry.number].cast_const();
             session.pointers[carry.output as usize] =
-                if even { places.wrapping_add(*spare) } else { outputs[carry.number] };
+                if beside { places.wrapping_add(*spare) } else { outputs[carry.number] };
         }
         Loop {
             body,

@@ -2,103 +2,38 @@
 //! compiled with the program that they are in.
 
 mod body;
+mod branches;
 mod sweeps;
 
 use std::sync::Arc;
 
 use ferrax_ir::ops::control::within_bound;
-use ferrax_ir::ops::{Cond, Scan, While};
-use ferrax_ir::paths::Path;
+use ferrax_ir::ops::{Scan, While};
 use ferrax_ir::{Op, Program, Result, internal_error};
-use rustc_hash::FxHashSet;
 use smallvec::{SmallVec, smallvec};
 
 use self::body::{Body, Inner, Loop};
 use crate::call::{Call, Held, Kernel};
 use crate::machine::Nested;
 
+/// Of places in the memory that kernels have of their own.
+const ALIGNMENT: usize = 64;
+
 /// The kernel of a branch or a loop; nothing for other ops.
-pub fn bind(op: &Op, nested: &mut Nested<'_>) -> Result<Option<Box<dyn Kernel>>> {
+///
+/// `shared` says of an operand and a result whether they may be in the same memory; at a run they are or are not.
+pub fn bind(
+    op: &Op,
+    shared: &dyn Fn(usize, usize) -> bool,
+    nested: &mut Nested<'_>,
+) -> Result<Option<Box<dyn Kernel>>> {
     Ok(Some(match op {
-        Op::Cond(op) => cond(op, nested)?,
-        Op::While(op) => while_loop(op, nested)?,
-        Op::Scan(op) => scan(op, nested)?,
+        Op::Cond(op) => branches::cond(op, shared, nested)?,
+        Op::While(op) => while_loop(op, shared, nested)?,
+        Op::Scan(op) => scan(op, shared, nested)?,
         Op::Sweeps(op) => sweeps::sweeps(op, nested)?,
         _ => return Ok(None),
     }))
-}
-
-#[derive(Debug)]
-struct Branches {
-    branches: Vec<Branch>,
-}
-
-#[derive(Debug)]
-struct Branch {
-    inner: Inner,
-    /// For each output the fresh buffer that it is computed in; others are copied.
-    fresh: Vec<Option<usize>>,
-}
-
-fn cond(op: &Cond, nested: &mut Nested<'_>) -> Result<Box<dyn Kernel>> {
-    let mut branches = Vec::with_capacity(op.branches.len());
-    for program in &op.branches {
-        let inner = Inner::new(program, nested)?;
-        let count = inner.executable.outputs.len();
-        let mut seen: FxHashSet<u32> = FxHashSet::default();
-        let fresh: Vec<Option<usize>> = (0..count)
-            .map(|output| inner.fresh_of(output).filter(|_| seen.insert(inner.buffer_of(output))))
-            .collect();
-        Path::BranchFresh.take_if(fresh.iter().any(Option::is_some));
-        Path::BranchCopied.take_if(fresh.contains(&None));
-        branches.push(Branch { inner, fresh });
-    }
-    if branches.is_empty() {
-        return Err(internal_error!("a cond without branches"));
-    }
-    Ok(Box::new(Branches { branches }))
-}
-
-impl Kernel for Branches {
-    fn scratch(&self) -> usize {
-        self.branches.iter().map(|branch| branch.inner.raw.workspace()).max().unwrap_or(0)
-    }
-
-    fn bytes(&self) -> usize {
-        let of = |branch: &Branch| branch.inner.bytes() + branch.fresh.len() * size_of::<Option<usize>>();
-        self.branches.iter().map(of).sum()
-    }
-
-    fn programs(&self) -> SmallVec<[&dyn Held; 2]> {
-        self.branches.iter().map(|branch| branch.inner.held()).collect()
-    }
-
-    unsafe fn run(&self, call: &Call<'_>) -> Result<()> {
-        // SAFETY: the first input is an i32[].
-        let index = unsafe { call.inputs[0].cast::<i32>().read_unaligned() };
-        let branch = &self.branches[(index.max(0) as usize).min(self.branches.len() - 1)];
-        // SAFETY: the scratch memory has room for each branch; operands have the types of its inputs and
-        // outputs, and outputs overlap nothing.
-        unsafe {
-            let mut session = branch.inner.begin(call.scratch);
-            for (position, pointer) in call.inputs[1..].iter().enumerate() {
-                *session.input(position) = pointer.cast_mut();
-            }
-            for (fresh, &output) in branch.fresh.iter().zip(call.outputs) {
-                if let Some(fresh) = fresh {
-                    *session.fresh(*fresh) = output;
-                }
-            }
-            session.run()?;
-            for (position, &to) in call.outputs.iter().enumerate() {
-                let from = session.output(position);
-                if from != to {
-                    std::ptr::copy_nonoverlapping(from, to, branch.inner.bytes_of(position));
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 #[derive(Debug)]
@@ -113,10 +48,18 @@ struct WhileLoop {
     moving: Vec<(u32, u32)>,
 }
 
-fn while_loop(op: &While, nested: &mut Nested<'_>) -> Result<Box<dyn Kernel>> {
+fn while_loop(
+    op: &While,
+    shared: &dyn Fn(usize, usize) -> bool,
+    nested: &mut Nested<'_>,
+) -> Result<Box<dyn Kernel>> {
     let condition = Inner::new(&op.cond_jaxpr, nested)?;
     let carries = op.body_jaxpr.outputs.len();
-    let body = Body::new(&op.body_jaxpr, op.body_nconsts, carries, nested)?;
+    let body = {
+        let first = op.cond_nconsts + op.body_nconsts;
+        let shared = |carry: usize| shared(first + carry, carry);
+        Body::new(&op.body_jaxpr, op.body_nconsts, carries, &shared, nested)?
+    };
     let moving = body
         .moving()
         .map(|carry| (body.input(carry), condition.raw.inputs[op.cond_nconsts + carry]))
@@ -158,7 +101,7 @@ impl Kernel for WhileLoop {
         let (of_body, carry) = rest.split_at(self.body_constants);
         let (condition_at, result_at) = self.condition_at();
         // SAFETY: the scratch memory has room for both workspaces and the result; operands have the types
-        // of the programs' inputs and outputs, and outputs overlap nothing.
+        // of the programs' inputs and outputs, and outputs overlap nothing but the initial value of their carry.
         unsafe {
             let mut condition = self.condition.begin(call.scratch.wrapping_add(condition_at));
             for (position, pointer) in of_condition.iter().chain(carry).enumerate() {
@@ -194,10 +137,15 @@ struct ScanLoop {
     carries: usize,
 }
 
-fn scan(op: &Scan, nested: &mut Nested<'_>) -> Result<Box<dyn Kernel>> {
+fn scan(
+    op: &Scan,
+    shared: &dyn Fn(usize, usize) -> bool,
+    nested: &mut Nested<'_>,
+) -> Result<Box<dyn Kernel>> {
     let length = op.length.as_const();
     let length = length.ok_or_else(|| internal_error!("a scan of symbolic length {}", op.length))?;
-    let body = Body::new(&op.jaxpr, op.num_consts, op.num_carry, nested)?;
+    let shared = |carry: usize| shared(op.num_consts + carry, carry);
+    let body = Body::new(&op.jaxpr, op.num_consts, op.num_carry, &shared, nested)?;
     Ok(Box::new(ScanLoop {
         body,
         length,
@@ -225,7 +173,8 @@ impl Kernel for ScanLoop {
         let (carry, arrays) = rest.split_at(self.carries);
         let (outputs, stacks) = call.outputs.split_at(self.carries);
         // SAFETY: the scratch memory has room for the body; operands have the types of its inputs and
-        // outputs, arrays and stacks `length` elements of them, and outputs overlap nothing.
+        // outputs, arrays and stacks `length` elements of them, and outputs overlap nothing but the initial value of
+        // their carry.
         unsafe {
             let even = self.length.is_multiple_of(2);
             let mut body = Loop::begin(&self.body, constants, carry, outputs, call.scratch, even);

@@ -19,13 +19,12 @@ use ferrax_ir::rules::Row;
 use ferrax_ir::{Program, Result};
 use smallvec::SmallVec;
 
+use super::ALIGNMENT;
 use super::body::{Body, Inner, Loop};
 use crate::alloc::Buffer;
 use crate::call::{Call, Held, Kernel};
 use crate::machine::Nested;
 use crate::tuning::Loops;
-
-const ALIGNMENT: usize = 64;
 
 #[derive(Debug)]
 struct Sweep {
@@ -55,7 +54,7 @@ pub fn sweeps(op: &Sweeps, nested: &mut Nested<'_>) -> Result<Box<dyn Kernel>> {
     let mut sweeps = Vec::with_capacity(op.bodies.len());
     for (sweep, program) in op.bodies.iter().enumerate() {
         let carries = op.num_carry[sweep];
-        let body = Body::new(program, op.num_consts, carries, nested)?;
+        let body = Body::new(program, op.num_consts, carries, &|_| false, nested)?;
         let records = (carries..program.outputs.len()).map(|output| body.inner.bytes_of(output)).collect();
         sweeps.push(Sweep { body, program: program.clone(), carries, reverse: op.reverse[sweep], records });
     }

@@ -11,7 +11,7 @@ use crate::rules::{
     self, Batch, Batched, Extents, Follow, IndexMap, Jvp, Lowering, Picked, Row, Rules, Start, Types,
 };
 use crate::{
-    ArrayType, Axes, Builder, DType, Dim, Kind, Result, Scalar, Shape, ShowShape, Sizes, Tensor, Type,
+    ArrayType, Atom, Axes, Builder, DType, Dim, Kind, Result, Scalar, Shape, ShowShape, Sizes, Tensor, Type,
     internal_error, op_struct, string_enum, type_error, value_error,
 };
 
@@ -342,12 +342,20 @@ impl Rules for Gather {
 
     fn transpose(&self, b: &mut Builder, eqn: &rules::Transpose<'_>) -> Result<Cotangents> {
         let operand = linear_type(Self::NAME, eqn, 0)?;
+        let zeros = b.zeros(&operand.with_weak(false))?;
+        let result = self.transpose_onto(b, eqn, zeros)?;
+        Ok(SmallVec::from_iter([Some(result), None]))
+    }
+
+    fn reads_part(&self, _inputs: &[ArrayType]) -> bool {
+        true
+    }
+
+    fn transpose_onto(&self, b: &mut Builder, eqn: &rules::Transpose<'_>, before: Atom) -> Result<Atom> {
         let cotangent = only_cotangent(Self::NAME, eqn)?;
         let indices = known_from(Self::NAME, eqn, 1)?;
         let [indices] = atoms(Self::NAME, &indices)?;
-        let zeros = b.zeros(&operand.with_weak(false))?;
-        let result = b.emit1(self.scatter(ScatterKind::Add), &[zeros, indices, cotangent])?;
-        Ok(SmallVec::from_iter([Some(result), None]))
+        b.emit1(self.scatter(ScatterKind::Add), &[before, indices, cotangent])
     }
 
     fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use crate::rules::{
     self, Batch, Batched, Extents, Follow, IndexMap, Jvp, Lowering, Picked, Row, Rules, Start, Types,
 };
+use crate::tensor::element_count;
 use crate::{
     ArrayType, Atom, Axes, Builder, DType, Dim, Result, Shape, ShowShape, Sizes, Tensor, Type,
     internal_error, op_struct, type_error, value_error,
@@ -130,6 +131,30 @@ impl Rules for Slice {
         one_cotangent(b.emit1(Pad { padding_config }, &[cotangent, zero])?)
     }
 
+    // Of larger parts the dense cotangent is one pass with what is added to it.
+    fn reads_part(&self, inputs: &[ArrayType]) -> bool {
+        const SMALL: usize = 8;
+        let [operand] = inputs else { return false };
+        let size = |(from, to): (&Dim, &Dim)| Some(to.as_const()?.saturating_sub(from.as_const()?));
+        let sizes: Option<Vec<usize>> =
+            self.start_indices.iter().zip(&self.limit_indices).map(size).collect();
+        let neighbours = (0..operand.rank()).all(|axis| self.stride(axis) == 1);
+        sizes.zip(operand.sizes()).is_some_and(|(part, whole)| {
+            let counted = whole.iter().all(|&size| i32::try_from(size).is_ok());
+            neighbours && counted && element_count(&part).saturating_mul(SMALL) <= element_count(&whole)
+        })
+    }
+
+    fn transpose_onto(&self, b: &mut Builder, eqn: &rules::Transpose<'_>, before: Atom) -> Result<Atom> {
+        let cotangent = only_cotangent(Self::NAME, eqn)?;
+        let mut starts: SmallVec<[Atom; 4]> = SmallVec::new();
+        for start in &self.start_indices {
+            starts.push(b.int_scalar(DType::I32, start.require("the gradient of slice")? as i64));
+        }
+        let part = b.emit1(self.clone(), &[before])?;
+        put_sum(b, before, part, cotangent, &starts)
+    }
+
     fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
         let (operand, dim) = only_batched(Self::NAME, eqn)?;
         let mut op = self.clone();
@@ -223,6 +248,19 @@ impl Row for DynamicSlice {
 impl Rules for DynamicSlice {
     fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<Tangents> {
         linear_jvp(self.clone(), b, eqn)
+    }
+
+    fn reads_part(&self, _inputs: &[ArrayType]) -> bool {
+        true
+    }
+
+    fn transpose_onto(&self, b: &mut Builder, eqn: &rules::Transpose<'_>, before: Atom) -> Result<Atom> {
+        let cotangent = only_cotangent(Self::NAME, eqn)?;
+        let starts = known_from(Self::NAME, eqn, 1)?;
+        let mut inputs: SmallVec<[Atom; 4]> = SmallVec::from_slice(&[before]);
+        inputs.extend_from_slice(&starts);
+        let part = b.emit1(self.clone(), &inputs)?;
+        put_sum(b, before, part, cotangent, &starts)
     }
 
     fn transpose(&self, b: &mut Builder, eqn: &rules::Transpose<'_>) -> Result<Cotangents> {
@@ -433,4 +471,12 @@ impl Rules for DynamicUpdateSlice {
     fn updates_operand(&self) -> bool {
         true
     }
+}
+
+/// `whole` with the sum of a part of it and `more` in place of that part.
+fn put_sum(b: &mut Builder, whole: Atom, part: Atom, more: Atom, starts: &[Atom]) -> Result<Atom> {
+    let sum = b.add(part, more)?;
+    let mut inputs: SmallVec<[Atom; 4]> = SmallVec::from_slice(&[whole, sum]);
+    inputs.extend_from_slice(starts);
+    b.emit1(DynamicUpdateSlice {}, &inputs)
 }

@@ -22,7 +22,7 @@ use crate::partial_eval::PartialEvaluation;
 use crate::remat::{Remat, Source, rematerialise};
 use crate::rewrite::{Needed, Rewriter};
 use crate::split::{dependence, split};
-use crate::transpose::{Cotangents, Transposition};
+use crate::transpose::{Before, Cotangents, Transposition, arguments};
 
 /// A checkpointed program in two, with flags of the outputs that the second gives.
 pub(crate) struct Rematerialised {
@@ -226,6 +226,7 @@ pub(crate) fn transpose(
     op: &Checkpoint,
     operands: &[Operand],
     cotangents: &[Option<Atom>],
+    before: &mut Before,
 ) -> Result<Cotangents> {
     let linear: Vec<bool> = operands.iter().map(Operand::is_linear).collect();
     let given: Vec<bool> = cotangents.iter().map(Option::is_some).collect();
@@ -233,12 +234,12 @@ pub(crate) fn transpose(
         // Nobody needs what would be computed again.
         return Ok(operands.iter().map(|_| None).collect());
     }
-    let (jaxpr, flags) = transposition.flagged(&op.jaxpr, &linear, &given, &[])?;
+    let sums = transposition.take_read(&op.jaxpr, before);
+    let (jaxpr, flags) = transposition.callee(&op.jaxpr, operands, cotangents, &sums)?;
     if jaxpr.outputs.is_empty() && jaxpr.effects.is_empty() {
         return Ok(operands.iter().map(|_| None).collect());
     }
-    let inputs: Vec<Atom> =
-        operands.iter().filter_map(Operand::known).chain(cotangents.iter().flatten().copied()).collect();
+    let inputs = arguments(operands, cotangents, &sums);
     let mut outputs = b.emit(Checkpoint { jaxpr, ..op.clone() }, &inputs)?.into_iter().map(Atom::Var);
     Ok(flags.iter().map(|&flag| if flag { outputs.next() } else { None }).collect())
 }

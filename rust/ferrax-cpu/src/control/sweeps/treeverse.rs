@@ -92,7 +92,7 @@ impl Plan {
             } else {
                 let mut program = (*sweep.program).clone();
                 program.outputs.truncate(sweep.carries);
-                Some(Body::new(&Arc::new(dce(&program)?), op.num_consts, sweep.carries, nested)?)
+                Some(Body::new(&Arc::new(dce(&program)?), op.num_consts, sweep.carries, &|_| false, nested)?)
             };
             let workspace = without.as_ref().map_or(0, Body::workspace);
             scratch.add(workspace.max(sweep.body.workspace()));

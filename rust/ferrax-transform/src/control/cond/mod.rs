@@ -20,7 +20,7 @@ use crate::dce::{Elimination, Kept, Smaller};
 use crate::jvp::{Calls, Forward, Tangents};
 use crate::partial_eval::PartialEvaluation;
 use crate::rewrite::{Needed, Rewriter, with_weak};
-use crate::transpose::{Cotangents, Transposition};
+use crate::transpose::{Before, Cotangents, Transposition, Wanted, arguments};
 
 pub(crate) use batch::batch;
 use halves::{Branch, Parts};
@@ -103,6 +103,7 @@ pub(crate) fn transpose(
     op: &Cond,
     operands: &[Operand],
     cotangents: &[Option<Atom>],
+    before: &mut Before,
 ) -> Result<Cotangents> {
     let Some((index, operands)) = operands.split_first() else {
         return Err(internal_error!("cond without an index"));
@@ -116,17 +117,25 @@ pub(crate) fn transpose(
     };
     let linear: Vec<bool> = operands.iter().map(Operand::is_linear).collect();
     let given: Vec<bool> = cotangents.iter().map(Option::is_some).collect();
+    // The sums of what some branch reads a part of: the others hand them on.
+    let mut sums = Before::from_elem(None, operands.len());
+    for branch in &op.branches {
+        for (sum, taken) in sums.iter_mut().zip(transposition.take_read(branch, &mut before[1..])) {
+            *sum = sum.or(taken);
+        }
+    }
+    let onto: Vec<bool> = sums.iter().map(Option::is_some).collect();
     let (branches, union) = agreed(&op.branches, |branch, flags| {
-        let (callee, found) = transposition.flagged(branch, &linear, &given, flags)?;
+        let instantiate = flags.to_vec();
+        let wanted = Wanted { instantiate, onto: onto.clone(), ..Wanted::of(&linear, &given) };
+        let (callee, found) = transposition.flagged(branch, wanted)?;
         Ok((callee, found.to_vec()))
     })?;
     let silent = branches.iter().all(|branch| branch.effects.is_empty());
     if silent && !union.contains(&true) {
         return Ok(SmallVec::from_elem(None, operands.len() + 1));
     }
-    let known = operands.iter().filter_map(Operand::known);
-    let inputs: Vec<Atom> =
-        std::iter::once(index).chain(known).chain(cotangents.iter().flatten().copied()).collect();
+    let inputs: Vec<Atom> = std::iter::once(index).chain(arguments(operands, cotangents, &sums)).collect();
     let found = b.emit(Cond { branches }, &inputs)?.into_iter().map(Atom::Var);
     Ok(std::iter::once(None).chain(spread(&union, found)).collect())
 }

@@ -37,7 +37,7 @@ use crate::control::scan::{chosen, count, inline_typed, negated, union, within};
 use crate::control::wiring::{Input, Wiring, old_inputs, old_outputs};
 use crate::partial_eval::PartialEval;
 use crate::reach::Through;
-use crate::transpose::{Cotangents, Transposition, cotangent_type};
+use crate::transpose::{Before, Cotangents, Transposition, Wanted, cotangent_type};
 
 /// Where the transposed half of a step finds a residual.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -71,9 +71,10 @@ pub(crate) fn of_loop(
     op: &While,
     operands: &[Operand],
     cotangents: &[Option<Atom>],
+    before: &mut Before,
 ) -> Result<Cotangents> {
     let op = of_while(&mut transposition.evaluation.wirings, op)?;
-    transpose(transposition, b, &op, operands, cotangents)
+    transpose(transposition, b, &op, operands, cotangents, before)
 }
 
 /// Emits the cotangents of the linear operands.
@@ -83,6 +84,7 @@ pub(crate) fn transpose(
     op: &Sweeps,
     operands: &[Operand],
     cotangents: &[Option<Atom>],
+    before: &mut Before,
 ) -> Result<Cotangents> {
     let linear: Vec<bool> = operands.iter().map(Operand::is_linear).collect();
     let constants = linear[..op.num_consts].to_vec();
@@ -113,12 +115,23 @@ pub(crate) fn transpose(
         if half.parts.unknown.outputs.is_empty() {
             continue;
         }
-        let (body, types) = plan.backward_body(transposition, b, half, &constants, &mut backward)?;
+        let linear = Arc::new(half.parts.unknown.clone());
+        let read = transposition.partly_read.inputs(&linear);
+        let read: Vec<bool> =
+            read.iter().skip(half.parts.residuals).take(count(&constants)).copied().collect();
+        let (body, types) =
+            plan.backward_body(transposition, b, half, (&linear, &read), &constants, &mut backward)?;
         bodies.push(Arc::new(body));
         num_carry.push(types.len());
         reverse.push(!op.reverse[half.sweep]);
         let given = chosen(&cotangents[op.carry(half.sweep)], &half.carry);
-        let given = std::iter::repeat_n(None, count(&constants)).chain(given);
+        // What the first of them adds to.
+        let sums = before.iter_mut().zip(&constants).filter(|(_, linear)| **linear).map(|(sum, _)| sum);
+        let sums: Vec<Option<Atom>> = sums
+            .zip(&read)
+            .map(|(sum, &read)| if read && turned.is_empty() { sum.take() } else { None })
+            .collect();
+        let given = sums.into_iter().chain(given);
         for (ty, cotangent) in types.iter().zip(given) {
             arguments.push(match cotangent {
                 Some(atom) => atom,
@@ -339,15 +352,18 @@ impl Plan<'_> {
         transposition: &mut Transposition,
         b: &Builder,
         half: &Half,
+        (linear, read): (&Arc<Program>, &[bool]),
         constants: &[bool],
         so_far: &mut Backward,
     ) -> Result<(Program, Vec<ArrayType>)> {
         let op = self.op;
-        let linear = Arc::new(half.parts.unknown.clone());
         let residuals = half.parts.residuals;
         let late: Vec<bool> = (0..linear.inputs.len()).map(|position| position >= residuals).collect();
         let given = vec![true; linear.outputs.len()];
-        let (step, _) = transposition.flagged(&linear, &late, &given, &late)?;
+        let mut onto = vec![false; residuals];
+        onto.extend(read);
+        let wanted = Wanted { instantiate: late.clone(), onto, ..Wanted::of(&late, &given) };
+        let (step, _) = transposition.flagged(linear, wanted)?;
 
         let (sums, carries) = (count(constants), count(&half.carry));
         let mut types = Vec::with_capacity(sums + carries);
@@ -380,10 +396,11 @@ impl Plan<'_> {
                 None => to.zeros(&cotangent_type(&array(&linear.type_of(atom))?))?,
             });
         }
+        arguments.extend(chosen(&carry[..sums], read));
         let found = inline_typed(&mut to, &step, &arguments)?;
         let mut outputs = Vec::with_capacity(found.len());
-        for (&sum, &term) in carry[..sums].iter().zip(&found) {
-            outputs.push(to.add(sum, term)?);
+        for ((&sum, &term), &read) in carry[..sums].iter().zip(&found).zip(read) {
+            outputs.push(if read { term } else { to.add(sum, term)? });
         }
         outputs.extend(&found[sums..]);
         // The records that the sweep reads.

@@ -18,7 +18,7 @@ use super::counter::{Limit, counts_up, limit};
 use super::invariant_carries;
 use crate::control::sweeps;
 use crate::reach::Through;
-use crate::transpose::{Cotangents, Transposition, cotangent_type};
+use crate::transpose::{Before, Cotangents, Transposition, Wanted, cotangent_type};
 
 /// The counter of a loop: which carry it is, and what it stays below.
 struct Counter {
@@ -35,18 +35,22 @@ pub(crate) fn transpose(
     op: &While,
     operands: &[Operand],
     cotangents: &[Option<Atom>],
+    before: &mut Before,
 ) -> Result<Cotangents> {
     let linear: Vec<bool> = operands.iter().map(Operand::is_linear).collect();
     let (_, constants, given) = op.split(&linear);
     let carry = transposition.reach.while_carry(op, &linear, Through::Everything);
     let Some(counter) = counter(op, operands, &carry) else {
-        return sweeps::of_loop(transposition, b, op, operands, cotangents);
+        return sweeps::of_loop(transposition, b, op, operands, cotangents, before);
     };
     let (_, constant_operands, carry_operands) = op.split(operands);
 
     // How one step is turned around.
     let wanted = [constants, &carry].concat();
-    let (step, _) = transposition.flagged(&op.body_jaxpr, &wanted, &carry, &wanted)?;
+    let read = transposition.partly_read.inputs(&op.body_jaxpr);
+    let read: Vec<bool> = constants.iter().zip(&*read).map(|(linear, read)| *linear && *read).collect();
+    let step = Wanted { instantiate: wanted.clone(), onto: read.clone(), ..Wanted::of(&wanted, &carry) };
+    let (step, _) = transposition.flagged(&op.body_jaxpr, step)?;
 
     // The steps that are made, and the counter at the last one.
     let one = b.int_scalar(counter.ty.dtype, 1);
@@ -69,9 +73,13 @@ pub(crate) fn transpose(
     arguments.extend(known_carries.iter().map(|(_, atom)| *atom));
     arguments.push(b.int_scalar(counter.ty.dtype, 0));
     let mut sum_types: Vec<Type> = Vec::new();
-    for (ty, _) in constant_types.iter().zip(constants).filter(|(_, flag)| **flag) {
+    for (position, ty) in constant_types.iter().enumerate().filter(|(position, _)| constants[*position]) {
         let ty = cotangent_type(array(ty)?);
-        arguments.push(b.zeros(&ty)?);
+        let sum = if read[position] { before[op.cond_nconsts + position].take() } else { None };
+        arguments.push(match sum {
+            Some(sum) => sum,
+            None => b.zeros(&ty)?,
+        });
         sum_types.push(ty.into());
     }
     let mut cotangent_types: Vec<Type> = Vec::new();
@@ -96,7 +104,7 @@ pub(crate) fn transpose(
             op,
             &step,
             &counter,
-            (constants, &carry),
+            (constants, &carry, &read),
             &known_carries,
             (&sum_types, &cotangent_types),
         )?),
@@ -122,7 +130,7 @@ fn backward_body(
     op: &While,
     step: &Arc<Program>,
     counter: &Counter,
-    (constants, carry): (&[bool], &[bool]),
+    (constants, carry, read): (&[bool], &[bool], &[bool]),
     known_carries: &[(usize, Atom)],
     (sum_types, cotangent_types): (&[Type], &[Type]),
 ) -> Result<Program> {
@@ -148,11 +156,14 @@ fn backward_body(
         arguments.push(invariant.unwrap_or(at));
     }
     arguments.extend(&cotangents);
+    let of_sums: Vec<bool> =
+        read.iter().zip(constants).filter(|(_, flag)| **flag).map(|(read, _)| *read).collect();
+    arguments.extend(sums.iter().zip(&of_sums).filter(|(_, read)| **read).map(|(sum, _)| *sum));
     let found = crate::control::scan::inline_typed(&mut b, step, &arguments)?;
     let one = b.int_scalar(counter.ty.dtype, 1);
     let mut outputs = vec![b.add(own, one)?];
-    for (&sum, &term) in sums.iter().zip(&found) {
-        outputs.push(b.add(sum, term)?);
+    for ((&sum, &term), &read) in sums.iter().zip(&found).zip(&of_sums) {
+        outputs.push(if read { term } else { b.add(sum, term)? });
     }
     outputs.extend(found.iter().skip(sums.len()));
     Ok(b.finish(outputs))
