@@ -11,13 +11,13 @@ from ferrax._src.lax import api as lax
 def counted_up_to(places: Array, length: int) -> Array:
     """int32 vector: for each number below ``length``, how many elements of an integer vector are not above it.
 
-    Each place is counted once, at its number, and the counts are summed from the front.
+    Each place is counted once, at its number, those beyond all together, and the counts are summed from the front.
     """
-    zero = as_array(np.int32(0))
-    first = lax.max(lax.convert_element_type(places, np.int32), zero)
+    first, beyond = as_array(np.int32(0)), as_array(np.int32(length))
+    places = lax.clamp(first, lax.convert_element_type(places, np.int32), beyond)
     numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
     counts = lax.scatter_add(
-        lax.full((length,), 0, np.int32), lax.expand_dims(first, (1,)), lax.full(first.shape, 1, np.int32), numbers,
-        mode="drop",
+        lax.full((length + 1,), 0, np.int32), lax.expand_dims(places, (1,)), lax.full(places.shape, 1, np.int32), numbers,
+        mode="promise_in_bounds",
     )
-    return lax.cumsum(counts)
+    return lax.slice_in_dim(lax.cumsum(counts), 0, length)
