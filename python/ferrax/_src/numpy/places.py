@@ -16,8 +16,6 @@ def counted_up_to(places: Array, length: int) -> Array:
     first, beyond = as_array(np.int32(0)), as_array(np.int32(length))
     places = lax.clamp(first, lax.convert_element_type(places, np.int32), beyond)
     numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
-    counts = lax.scatter_add(
-        lax.full((length + 1,), 0, np.int32), lax.expand_dims(places, (1,)), lax.full(places.shape, 1, np.int32), numbers,
-        mode="promise_in_bounds",
-    )
+    none, ones = lax.full((length + 1,), 0, np.int32), lax.full(places.shape, 1, np.int32)
+    counts = lax.scatter_add(none, lax.expand_dims(places, (1,)), ones, numbers, mode="promise_in_bounds")
     return lax.slice_in_dim(lax.cumsum(counts), 0, length)
