@@ -98,7 +98,7 @@ def until(library, x, numbers):
     """A `while` with a branch."""
     lax = library.jax.lax
     body = lambda state: (state[0] + 1, _cond(library, state[1], state[0]))  # noqa: E731
-    return lax.while_loop(lambda state: state[0] < numbers[-1], body, (0, x))[1][:8]
+    return lax.while_loop(lambda state: state[0] < len(numbers), body, (0, x))[1][:8]
 
 
 def read_back(function):
