@@ -49,13 +49,12 @@ def _switch(library, x, i):
     return library.jax.lax.switch(i % 3, changes, x)
 
 
-def _of_two(library, x, i):
+def _of_two(library, arrays, i):
     """Of two arrays a branch changes one."""
     lax = library.jax.lax
     change = lambda x, y: (x.at[i].set(y[0]), y)  # noqa: E731
     other = lambda x, y: (x, y.at[i].add(1.0))  # noqa: E731
-    state = x if isinstance(x, tuple) else (x, x)
-    return lax.cond(i % 2 == 0, change, other, *state)
+    return lax.cond(i % 2 == 0, change, other, *arrays)
 
 
 def _nested(library, x, i):

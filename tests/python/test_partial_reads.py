@@ -8,7 +8,7 @@ from oracle import compare
 
 import ferrax as fx
 
-STEPS, ROWS, WIDTH = 6, 8, 3
+ROWS, WIDTH = 8, 3
 
 
 def lookups(m, xs, ids):

@@ -183,7 +183,11 @@ impl Transposition {
                 }
             }
             match equation.inputs.first() {
-                Some(Atom::Var(var)) if sums.0[var.index()].is_none() && reads_part(program, equation) => {
+                Some(Atom::Var(var))
+                    if is_linear[var.index()]
+                        && sums.0[var.index()].is_none()
+                        && reads_part(program, equation) =>
+                {
                     waiting.entry(*var).or_default().push(equation);
                 }
                 _ => self.equation(&mut rewriter, &mut sums, equation, &is_linear)?,

@@ -7,6 +7,7 @@ mod sweeps;
 
 use std::sync::Arc;
 
+use ferrax_compile::plan::ALIGNMENT;
 use ferrax_ir::ops::control::within_bound;
 use ferrax_ir::ops::{Scan, While};
 use ferrax_ir::{Op, Program, Result, internal_error};
@@ -15,9 +16,6 @@ use smallvec::{SmallVec, smallvec};
 use self::body::{Body, Inner, Loop};
 use crate::call::{Call, Held, Kernel};
 use crate::machine::Nested;
-
-/// Of places in the memory that kernels have of their own.
-const ALIGNMENT: usize = 64;
 
 /// The kernel of a branch or a loop; nothing for other ops.
 ///
