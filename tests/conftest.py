@@ -25,6 +25,7 @@ import tempfile
 import zlib
 
 import path_coverage
+import psutil
 import pytest
 from hypothesis import settings
 
@@ -147,6 +148,29 @@ def pytest_collection_finish():
     """What is there before the first test stays: collections of garbage, which many tests ask for, pass it over."""
     gc.collect()
     gc.freeze()
+
+
+GROWTH = 768 << 20  # bytes
+
+
+THIS_PROCESS = psutil.Process()
+grown_from = THIS_PROCESS.memory_info().rss
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """Programs that the cases of a file had compiled, here and by the oracle, serve no other: where a process grew by
+    much they are let go of at its end, so that collections of garbage need not look through them."""
+    global grown_from
+    if nextitem is not None and nextitem.path == item.path:
+        return
+    if THIS_PROCESS.memory_info().rss - grown_from < GROWTH:
+        return
+    for name in ("jax", "ferrax"):
+        if name in sys.modules:
+            sys.modules[name].clear_caches()
+    gc.collect()
+    grown_from = THIS_PROCESS.memory_info().rss
 
 
 def is_part(config) -> bool:
