@@ -49,6 +49,7 @@ mod legalise;
 mod lives;
 pub mod memory_plan;
 mod movement;
+pub mod native;
 mod place;
 pub mod plan;
 pub mod plan_costs;

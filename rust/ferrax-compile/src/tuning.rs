@@ -18,6 +18,10 @@ use ferrax_ir::{Result, value_error};
 /// The environment variable that chooses the thresholds of a process.
 pub const VARIABLE: &str = "FERRAX_TUNING";
 
+/// Multiplications of a product up to which each of its sums adds its terms one after the other. It determines bits, and is no
+/// matter of tuning.
+pub const TINY_PRODUCT: usize = 8 * 8 * 8;
+
 /// Which thresholds a process has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Setting {

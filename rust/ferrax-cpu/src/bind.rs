@@ -39,7 +39,7 @@ fn kernel(
 ) -> Result<Box<dyn Kernel>> {
     let region = |argument: &Argument| regions[argument.buffer.0 as usize];
     let shared = |operand: usize, result: usize| region(&inputs[operand]) == region(&outputs[result]);
-    match control::bind(op, &shared, nested)? {
+    match control::bind(op, inputs, outputs, &shared, nested)? {
         Some(kernel) => Ok(kernel),
         None => kernels::bind(op, inputs, outputs, nested.backend().tuning()),
     }

@@ -14,6 +14,7 @@
 //! | `vm/` | runs kernels block by block |
 //! | `kernels/` | library kernels: products, gathers, … |
 //! | `control/` | branches and loops |
+//! | `code/` | machine code, and memory for it |
 //! | `strided` | copies between regions of arrays |
 //! | `persistent` | optimised programs in files |
 //! | `pool`, `alloc` | threads and memory |
@@ -26,6 +27,7 @@ pub mod alloc;
 pub mod backend;
 mod bind;
 pub mod call;
+mod code;
 mod control;
 pub mod eager;
 pub mod executable;

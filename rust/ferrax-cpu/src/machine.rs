@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use ferrax_compile::{Setting, backend};
 use ferrax_ir::Result;
 
+use crate::code;
 use crate::tuning::Tuning;
 
 /// Host memory, the vector VM and library kernels.
@@ -23,6 +24,7 @@ impl Cpu {
     pub fn of_process() -> Result<Cpu> {
         static CHOSEN: OnceLock<Result<Setting>> = OnceLock::new();
         let setting = CHOSEN.get_or_init(Setting::from_environment).clone()?;
+        code::is_wanted()?;
         Ok(Cpu::with(Tuning::of(setting)))
     }
 

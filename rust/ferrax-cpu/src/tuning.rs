@@ -111,6 +111,8 @@ pub struct Loops {
     /// Bytes from which the body of a loop works on its carry in place: two small places that take turns are faster than
     /// one that is read and written.
     pub in_place: usize,
+    /// Steps from which on a small loop is machine code; the most there are: none is.
+    pub native: usize,
     /// Steps in the first chunk of what a loop records, and bytes from which chunks do not grow any more.
     pub first_chunk: usize,
     pub large_chunk: usize,
@@ -159,7 +161,7 @@ impl Tuning {
             tile: 4096,
         },
         lines: Lines { cumulative: Lines::MOST_GROUP, fft_columns: 16, fft_rows: 8, compared: 32 },
-        loops: Loops { in_place: 4 << 10, first_chunk: 16, large_chunk: 16 << 20 },
+        loops: Loops { in_place: 4 << 10, native: 16, first_chunk: 16, large_chunk: 16 << 20 },
     };
 
     /// All is shared, in the smallest parts.
@@ -196,7 +198,7 @@ impl Tuning {
             ..Tuning::CPU.convolutions
         },
         lines: Lines { cumulative: 3, fft_columns: 3, fft_rows: 2, compared: 1 },
-        loops: Loops { in_place: 0, first_chunk: 2, large_chunk: 256 },
+        loops: Loops { in_place: 0, native: 1, first_chunk: 2, large_chunk: 256 },
     };
 
     /// Nothing is shared.
@@ -226,7 +228,7 @@ impl Tuning {
             ..Tuning::CPU.convolutions
         },
         lines: Lines { compared: usize::MAX / 8, ..Tuning::CPU.lines },
-        loops: Loops { in_place: usize::MAX, ..Tuning::CPU.loops },
+        loops: Loops { in_place: usize::MAX, native: usize::MAX, ..Tuning::CPU.loops },
     };
 
     /// The thresholds of a setting.

@@ -127,6 +127,9 @@ paths! {
     CarryFollowed = "carry: followed",
     StackDirect = "loop: stacked where it is computed",
     StackCopied = "loop: stacked by a copy",
+    /// A loop that is machine code as a whole, and one for which the system gave no memory.
+    Native = "loop: machine code",
+    NativeRefused = "loop: no memory for machine code",
     Sweeps = "loop: recorded",
     SweepsAgain = "loop: checkpoints",
     BranchFresh = "branch: results where they belong",

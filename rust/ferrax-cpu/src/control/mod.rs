@@ -3,10 +3,12 @@
 
 mod body;
 mod branches;
+mod native;
 mod sweeps;
 
 use std::sync::Arc;
 
+use ferrax_compile::Argument;
 use ferrax_compile::plan::ALIGNMENT;
 use ferrax_ir::ops::control::within_bound;
 use ferrax_ir::ops::{Scan, While};
@@ -22,9 +24,19 @@ use crate::machine::Nested;
 /// `shared` says of an operand and a result whether they may be in the same memory; at a run they are or are not.
 pub fn bind(
     op: &Op,
+    inputs: &[Argument],
+    outputs: &[Argument],
     shared: &dyn Fn(usize, usize) -> bool,
     nested: &mut Nested<'_>,
 ) -> Result<Option<Box<dyn Kernel>>> {
+    let native = match op {
+        Op::While(op) => native::while_loop(op, inputs, outputs, nested)?,
+        Op::Scan(op) => native::scan(op, inputs, outputs, nested)?,
+        _ => None,
+    };
+    if native.is_some() {
+        return Ok(native);
+    }
     Ok(Some(match op {
         Op::Cond(op) => branches::cond(op, shared, nested)?,
         Op::While(op) => while_loop(op, shared, nested)?,

@@ -12,8 +12,8 @@ use ferrax_ir::DType;
 use super::matrices::{Matrices, SHORT};
 use crate::vm::isa::{Isa, isa};
 
-/// Multiplications below which a product is computed by plain loops.
-pub const TINY: usize = 8 * 8 * 8;
+/// Multiplications up to which a product is computed by plain loops.
+pub const TINY: usize = ferrax_compile::tuning::TINY_PRODUCT;
 /// Rows of the left operand whose sums are in registers at once, and the most of a thin product.
 const ROWS: usize = 6;
 const MOST_ROWS: usize = 2 * ROWS;

@@ -1,0 +1,162 @@
+//! Small loops as one function: the program of an emitter of machine code.
+//!
+//! A [`Native`] is a list of instructions over values, each of a scalar type, with loops and choices between them. All
+//! elements of small arrays are values of their own, so that nothing but what is gone through or stacked is in memory;
+//! the emitter gives them registers. `build` writes such lists, `lower` (with `loops` and `updates`) makes them of the plans of loops' bodies,
+//! `interpret` runs them: the oracle of emitters.
+//!
+//! # Semantics
+//!
+//! Instructions run in order. `Compute` is a [`ScalarOp`] other than `Input`, `Index` and `Param`; it neither traps nor
+//! touches memory. A value is assigned once, but for those that a [`Code::Set`] assigns, which keep their last one.
+//! `Loop` … `Again` repeats what is between, as often as the value of its count says (at least once), counting it down
+//! to zero; `Loop` … `Forever` until a `Leave` in it (in no inner loop) finds its condition false. `If` … `Else` … `End`
+//! runs one of two lists.
+//!
+//! Addresses are of the function's table of pointers, at a distance in bytes that values and constants say.
+
+mod build;
+mod interpret;
+mod loops;
+mod lower;
+mod updates;
+
+use ferrax_ir::scalar::{ScalarOp, ScalarType};
+use ferrax_ir::{Result, internal_error};
+use smallvec::SmallVec;
+
+pub use self::interpret::interpret;
+pub use self::lower::{Function, Pointer, scan, while_loop};
+
+/// A value, by its number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Id(pub u32);
+
+/// A place in memory: this many bytes, the value's (an `I64`) and the constant, beyond a pointer of the table.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Address {
+    pub pointer: u32,
+    pub bytes: Option<Id>,
+    pub offset: i32,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Code {
+    Compute { to: Id, op: ScalarOp, args: SmallVec<[Id; 3]> },
+    Set { to: Id, from: Id },
+    Load { to: Id, from: Address },
+    Store { from: Id, to: Address },
+    Loop,
+    Leave { unless: Id },
+    Again { count: Id },
+    Forever,
+    If { holds: Id },
+    Else,
+    End,
+}
+
+/// A function over pointers.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Native {
+    /// The type of each value.
+    pub types: Vec<ScalarType>,
+    pub code: Vec<Code>,
+}
+
+impl Code {
+    /// Shows each value that is read.
+    pub fn each_use(&self, mut show: impl FnMut(Id)) {
+        match self {
+            Code::Compute { args, .. } => args.iter().for_each(|&id| show(id)),
+            Code::Set { from, .. } => show(*from),
+            Code::Load { from, .. } => from.bytes.into_iter().for_each(show),
+            Code::Store { from, to } => [*from].into_iter().chain(to.bytes).for_each(show),
+            Code::Leave { unless } => show(*unless),
+            Code::Again { count } => show(*count),
+            Code::If { holds } => show(*holds),
+            Code::Loop | Code::Forever | Code::Else | Code::End => {}
+        }
+    }
+
+    /// The value that is assigned.
+    pub fn result(&self) -> Option<Id> {
+        match self {
+            Code::Compute { to, .. } | Code::Set { to, .. } | Code::Load { to, .. } => Some(*to),
+            Code::Again { count } => Some(*count),
+            _ => None,
+        }
+    }
+}
+
+impl Native {
+    pub fn type_of(&self, id: Id) -> ScalarType {
+        self.types[id.0 as usize]
+    }
+
+    /// Checks what an emitter relies on: values are of the program and assigned before they are read, loops and choices
+    /// are nested, conditions are `Bool`, counts and distances `I64`, and a copy is of its target's type.
+    pub fn verify(&self) -> Result<()> {
+        #[derive(PartialEq)]
+        enum Open {
+            Loop,
+            Then,
+            Else,
+        }
+        let mut known = vec![false; self.types.len()];
+        let mut open: Vec<Open> = Vec::new();
+        for (number, code) in self.code.iter().enumerate() {
+            let wrong = |what: &str| internal_error!("native instruction {number} ({code:?}) {what}");
+            let mut sound = true;
+            code.each_use(|id| sound &= known.get(id.0 as usize).copied().unwrap_or(false));
+            if !sound {
+                return Err(wrong("reads what has no value"));
+            }
+            let is = |id: Id, ty: ScalarType| self.types.get(id.0 as usize) == Some(&ty);
+            let address = |address: &Address| address.bytes.is_none_or(|bytes| is(bytes, ScalarType::I64));
+            let typed = match code {
+                Code::Set { to, from } => is(*to, self.type_of(*from)),
+                Code::Load { from, .. } => address(from),
+                Code::Store { to, .. } => address(to),
+                Code::Leave { unless } => is(*unless, ScalarType::Bool),
+                Code::If { holds } => is(*holds, ScalarType::Bool),
+                Code::Again { count } => is(*count, ScalarType::I64),
+                Code::Compute { op, .. } => {
+                    !matches!(op, ScalarOp::Input { .. } | ScalarOp::Index { .. } | ScalarOp::Param { .. })
+                }
+                _ => true,
+            };
+            if !typed {
+                return Err(wrong("has operands of other types"));
+            }
+            let nested = match code {
+                Code::Loop => {
+                    open.push(Open::Loop);
+                    true
+                }
+                Code::If { .. } => {
+                    open.push(Open::Then);
+                    true
+                }
+                Code::Leave { .. } => open.contains(&Open::Loop),
+                Code::Again { .. } | Code::Forever => open.pop() == Some(Open::Loop),
+                Code::Else => {
+                    let then = open.pop() == Some(Open::Then);
+                    open.push(Open::Else);
+                    then
+                }
+                Code::End => open.pop() == Some(Open::Else),
+                _ => true,
+            };
+            if !nested {
+                return Err(wrong("ends what did not begin"));
+            }
+            if let Some(to) = code.result() {
+                match known.get_mut(to.0 as usize) {
+                    Some(known) => *known = true,
+                    None => return Err(wrong("assigns no value of the program")),
+                }
+            }
+        }
+        if open.is_empty() { Ok(()) } else { Err(internal_error!("a native loop does not end")) }
+    }
+}

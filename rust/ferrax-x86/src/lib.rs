@@ -1,0 +1,18 @@
+//! Native programs (`ferrax_compile::native`) as machine code for x86-64 with AVX2 and FMA.
+//!
+//! In: a program, and what it calls. Out: bytes, which stand at any address; whoever puts them into memory that can be
+//! executed runs them. There is no `unsafe` here. Cost: near-linear in the program.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `encode` | instructions as bytes |
+//! | `allocate` | a register or a place on the stack for each value |
+//! | `select` | instructions for each operation |
+
+#![forbid(unsafe_code)]
+
+mod allocate;
+pub mod encode;
+mod select;
+
+pub use self::select::{Runtime, emit};
