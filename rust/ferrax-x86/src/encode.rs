@@ -140,6 +140,34 @@ impl Opcode {
     }
 }
 
+/// An opcode of integer registers, the prefix before it, whether an operand has eight bits, and how many bytes follow the
+/// operands.
+#[derive(Clone, Copy)]
+struct Form<'a> {
+    prefix: Option<u8>,
+    opcode: &'a [u8],
+    of_byte: bool,
+    after: usize,
+}
+
+impl<'a> Form<'a> {
+    fn new(opcode: &'a [u8]) -> Form<'a> {
+        Form { prefix: None, opcode, of_byte: false, after: 0 }
+    }
+
+    fn with_prefix(prefix: u8, opcode: &'a [u8]) -> Form<'a> {
+        Form { prefix: Some(prefix), ..Form::new(opcode) }
+    }
+
+    fn of_byte(opcode: &'a [u8]) -> Form<'a> {
+        Form { of_byte: true, ..Form::new(opcode) }
+    }
+
+    fn before(opcode: &'a [u8], after: usize) -> Form<'a> {
+        Form { after, ..Form::new(opcode) }
+    }
+}
+
 /// Code while it is made.
 #[derive(Debug, Default)]
 pub struct Assembler {
@@ -274,30 +302,21 @@ impl Assembler {
         }
     }
 
-    /// An instruction of integer registers. `bytes` of operands of eight bits need a prefix for some registers.
-    fn integer(
-        &mut self,
-        width: Width,
-        prefix: Option<u8>,
-        opcode: &[u8],
-        reg: u8,
-        rm: Rm<u8>,
-        byte: bool,
-        after: usize,
-    ) {
-        if let Some(prefix) = prefix {
+    /// An instruction of integer registers.
+    fn integer(&mut self, width: Width, form: Form<'_>, reg: u8, rm: Rm<u8>) {
+        if let Some(prefix) = form.prefix {
             self.byte(prefix);
         }
         let (x, b) = Self::high(rm);
         let w = u8::from(width == Width::W64);
         let rex = 0x40 | w << 3 | (reg >> 3) << 2 | x << 1 | b;
         // `spl` to `dil` are `ah` to `bh` without a prefix.
-        let low = byte && (reg >= 4 || matches!(rm, Rm::Reg(rm) if rm >= 4));
+        let low = form.of_byte && (reg >= 4 || matches!(rm, Rm::Reg(rm) if rm >= 4));
         if rex != 0x40 || low {
             self.byte(rex);
         }
-        self.bytes.extend_from_slice(opcode);
-        self.operand(reg, rm, after);
+        self.bytes.extend_from_slice(form.opcode);
+        self.operand(reg, rm, form.after);
     }
 
     fn number(rm: Rm<Gpr>) -> Rm<u8> {
@@ -309,17 +328,17 @@ impl Assembler {
 
     /// `to = from`
     pub fn mov(&mut self, width: Width, to: Gpr, from: impl Into<Rm<Gpr>>) {
-        self.integer(width, None, &[0x8b], to.0, Self::number(from.into()), false, 0);
+        self.integer(width, Form::new(&[0x8b]), to.0, Self::number(from.into()));
     }
 
     /// Stores the low `bytes` (1, 2, 4 or 8) of a register.
     pub fn store(&mut self, bytes: usize, to: Mem, from: Gpr) {
         let to = Rm::Mem(to);
         match bytes {
-            1 => self.integer(Width::W32, None, &[0x88], from.0, to, true, 0),
-            2 => self.integer(Width::W32, Some(0x66), &[0x89], from.0, to, false, 0),
-            4 => self.integer(Width::W32, None, &[0x89], from.0, to, false, 0),
-            _ => self.integer(Width::W64, None, &[0x89], from.0, to, false, 0),
+            1 => self.integer(Width::W32, Form::of_byte(&[0x88]), from.0, to),
+            2 => self.integer(Width::W32, Form::with_prefix(0x66, &[0x89]), from.0, to),
+            4 => self.integer(Width::W32, Form::new(&[0x89]), from.0, to),
+            _ => self.integer(Width::W64, Form::new(&[0x89]), from.0, to),
         }
     }
 
@@ -327,18 +346,18 @@ impl Assembler {
     pub fn extend(&mut self, bytes: usize, signed: bool, to: Gpr, from: impl Into<Rm<Gpr>>) {
         let from = Self::number(from.into());
         match (bytes, signed) {
-            (1, false) => self.integer(Width::W32, None, &[0x0f, 0xb6], to.0, from, true, 0),
-            (2, false) => self.integer(Width::W32, None, &[0x0f, 0xb7], to.0, from, false, 0),
-            (1, true) => self.integer(Width::W32, None, &[0x0f, 0xbe], to.0, from, true, 0),
-            (2, true) => self.integer(Width::W32, None, &[0x0f, 0xbf], to.0, from, false, 0),
-            (4, _) => self.integer(Width::W32, None, &[0x8b], to.0, from, false, 0),
-            _ => self.integer(Width::W64, None, &[0x8b], to.0, from, false, 0),
+            (1, false) => self.integer(Width::W32, Form::of_byte(&[0x0f, 0xb6]), to.0, from),
+            (2, false) => self.integer(Width::W32, Form::new(&[0x0f, 0xb7]), to.0, from),
+            (1, true) => self.integer(Width::W32, Form::of_byte(&[0x0f, 0xbe]), to.0, from),
+            (2, true) => self.integer(Width::W32, Form::new(&[0x0f, 0xbf]), to.0, from),
+            (4, _) => self.integer(Width::W32, Form::new(&[0x8b]), to.0, from),
+            _ => self.integer(Width::W64, Form::new(&[0x8b]), to.0, from),
         }
     }
 
     /// A signed number of 32 bits to 64.
     pub fn movsxd(&mut self, to: Gpr, from: impl Into<Rm<Gpr>>) {
-        self.integer(Width::W64, None, &[0x63], to.0, Self::number(from.into()), false, 0);
+        self.integer(Width::W64, Form::new(&[0x63]), to.0, Self::number(from.into()));
     }
 
     pub fn mov_int(&mut self, to: Gpr, value: u64) {
@@ -356,44 +375,44 @@ impl Assembler {
     }
 
     pub fn lea(&mut self, to: Gpr, from: Mem) {
-        self.integer(Width::W64, None, &[0x8d], to.0, Rm::Mem(from), false, 0);
+        self.integer(Width::W64, Form::new(&[0x8d]), to.0, Rm::Mem(from));
     }
 
     /// `to = to op from`
     pub fn alu(&mut self, op: Alu, width: Width, to: Gpr, from: impl Into<Rm<Gpr>>) {
         let opcode = (op as u8) << 3 | 3;
-        self.integer(width, None, &[opcode], to.0, Self::number(from.into()), false, 0);
+        self.integer(width, Form::new(&[opcode]), to.0, Self::number(from.into()));
     }
 
     pub fn alu_int(&mut self, op: Alu, width: Width, to: Gpr, value: i32) {
         if let Ok(short) = i8::try_from(value) {
-            self.integer(width, None, &[0x83], op as u8, Rm::Reg(to.0), false, 1);
+            self.integer(width, Form::before(&[0x83], 1), op as u8, Rm::Reg(to.0));
             self.byte(short as u8);
         } else {
-            self.integer(width, None, &[0x81], op as u8, Rm::Reg(to.0), false, 4);
+            self.integer(width, Form::before(&[0x81], 4), op as u8, Rm::Reg(to.0));
             self.int(value);
         }
     }
 
     pub fn imul(&mut self, width: Width, to: Gpr, from: impl Into<Rm<Gpr>>) {
-        self.integer(width, None, &[0x0f, 0xaf], to.0, Self::number(from.into()), false, 0);
+        self.integer(width, Form::new(&[0x0f, 0xaf]), to.0, Self::number(from.into()));
     }
 
     pub fn test(&mut self, width: Width, a: Gpr, b: Gpr) {
-        self.integer(width, None, &[0x85], b.0, Rm::Reg(a.0), false, 0);
+        self.integer(width, Form::new(&[0x85]), b.0, Rm::Reg(a.0));
     }
 
     pub fn neg(&mut self, width: Width, to: Gpr) {
-        self.integer(width, None, &[0xf7], 3, Rm::Reg(to.0), false, 0);
+        self.integer(width, Form::new(&[0xf7]), 3, Rm::Reg(to.0));
     }
 
     pub fn not(&mut self, width: Width, to: Gpr) {
-        self.integer(width, None, &[0xf7], 2, Rm::Reg(to.0), false, 0);
+        self.integer(width, Form::new(&[0xf7]), 2, Rm::Reg(to.0));
     }
 
     /// `rdx:rax` by a register: quotient in `rax`, remainder in `rdx`.
     pub fn divide(&mut self, width: Width, signed: bool, by: Gpr) {
-        self.integer(width, None, &[0xf7], if signed { 7 } else { 6 }, Rm::Reg(by.0), false, 0);
+        self.integer(width, Form::new(&[0xf7]), if signed { 7 } else { 6 }, Rm::Reg(by.0));
     }
 
     /// The sign of `rax` in all of `rdx`.
@@ -405,21 +424,21 @@ impl Assembler {
     }
 
     pub fn popcnt(&mut self, width: Width, to: Gpr, from: Gpr) {
-        self.integer(width, Some(0xf3), &[0x0f, 0xb8], to.0, Rm::Reg(from.0), false, 0);
+        self.integer(width, Form::with_prefix(0xf3, &[0x0f, 0xb8]), to.0, Rm::Reg(from.0));
     }
 
     pub fn lzcnt(&mut self, width: Width, to: Gpr, from: Gpr) {
-        self.integer(width, Some(0xf3), &[0x0f, 0xbd], to.0, Rm::Reg(from.0), false, 0);
+        self.integer(width, Form::with_prefix(0xf3, &[0x0f, 0xbd]), to.0, Rm::Reg(from.0));
     }
 
     /// The byte of a register as the condition says; its other bits stay.
     pub fn set(&mut self, condition: Condition, to: Gpr) {
-        self.integer(Width::W32, None, &[0x0f, 0x90 | condition as u8], 0, Rm::Reg(to.0), true, 0);
+        self.integer(Width::W32, Form::of_byte(&[0x0f, 0x90 | condition as u8]), 0, Rm::Reg(to.0));
     }
 
     pub fn cmov(&mut self, condition: Condition, width: Width, to: Gpr, from: impl Into<Rm<Gpr>>) {
         let opcode = [0x0f, 0x40 | condition as u8];
-        self.integer(width, None, &opcode, to.0, Self::number(from.into()), false, 0);
+        self.integer(width, Form::new(&opcode), to.0, Self::number(from.into()));
     }
 
     /// `to = from << by` and so on, which need no flags: `P66` left, `F3` right with the sign, `F2` right.
@@ -442,7 +461,7 @@ impl Assembler {
     }
 
     pub fn call(&mut self, function: Gpr) {
-        self.integer(Width::W32, None, &[0xff], 2, Rm::Reg(function.0), false, 0);
+        self.integer(Width::W32, Form::new(&[0xff]), 2, Rm::Reg(function.0));
     }
 
     pub fn push(&mut self, reg: Gpr) {

@@ -293,11 +293,12 @@ impl Lowering<'_> {
                     at[1] += index * strides[1][rhs];
                 }
                 let mut factors = [[zero; 2]; 2];
-                for side in 0..2 {
-                    for part in 0..parts {
-                        let read = self.read(&arrays[side], dtype, at[side] as usize, part);
-                        let Some(value) = read else { return Ok(None) };
-                        factors[side][part] = value;
+                for (side, factors) in factors.iter_mut().enumerate() {
+                    for (part, factor) in factors.iter_mut().take(parts).enumerate() {
+                        match self.read(&arrays[side], dtype, at[side] as usize, part) {
+                            Some(value) => *factor = value,
+                            None => return Ok(None),
+                        }
                     }
                 }
                 let [a, b] = factors;
