@@ -31,16 +31,6 @@ fn is_updated(body: &Plan, input: usize) -> bool {
     })
 }
 
-/// Whether what a step of a plan writes may lie where an operand of it is.
-pub(super) fn in_place(body: &Plan, operand: &Argument, result: &Argument) -> bool {
-    let place = |argument: &Argument| body.buffers[argument.buffer.0 as usize].place;
-    operand.buffer == result.buffer
-        || match (place(operand), place(result)) {
-            (Place::Input(input), Place::Fresh(fresh)) => body.donations.contains(&(input, fresh)),
-            _ => false,
-        }
-}
-
 impl Lowering<'_> {
     /// The carries of a scan after its last step; stacked results go to `stacks`. `own` says of a carry whether its memory
     /// may be written.

@@ -14,7 +14,6 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::build::Builder;
-use super::loops::in_place;
 use super::{Address, Id, Native};
 use crate::index::View;
 use crate::interpret::tree;
@@ -673,6 +672,16 @@ fn array_of(held: &[Held], buffer: BufferId) -> Option<Array> {
         Held::Array(array) => Some(array.clone()),
         Held::Written(_, values) => values.iter().copied().collect::<Option<Vec<Id>>>().map(Array::Values),
     }
+}
+
+/// Whether what a step of a plan writes may lie where an operand of it is.
+fn in_place(body: &Plan, operand: &Argument, result: &Argument) -> bool {
+    let place = |argument: &Argument| body.buffers[argument.buffer.0 as usize].place;
+    operand.buffer == result.buffer
+        || match (place(operand), place(result)) {
+            (Place::Input(input), Place::Fresh(fresh)) => body.donations.contains(&(input, fresh)),
+            _ => false,
+        }
 }
 
 fn moved(at: Address, bytes: usize) -> Option<Address> {
