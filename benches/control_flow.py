@@ -56,6 +56,61 @@ def _lorenz(library):
     return _blocking(library, lambda s: library.jax.lax.scan(step, s, None, STEPS)[1], start)
 
 
+def _runge_kutta(library):
+    def slope(state):
+        x, y, z = state
+        return 10.0 * (y - x), x * (28.0 - z) - y, x * y - 8.0 / 3.0 * z
+
+    def along(state, slopes, by):
+        return tuple(value + by * rise for value, rise in zip(state, slopes))
+
+    def step(state, _):
+        first = slope(state)
+        second = slope(along(state, first, 0.0005))
+        third = slope(along(state, second, 0.0005))
+        last = slope(along(state, third, 0.001))
+        rises = [a + 2.0 * b + 2.0 * c + d for a, b, c, d in zip(first, second, third, last)]
+        return along(state, rises, 0.001 / 6), None
+
+    start = (np.float32(1), np.float32(1), np.float32(1))
+    return _blocking(library, lambda s: library.jax.lax.scan(step, s, None, STEPS)[0], start)
+
+
+def _newton(library):
+    step = lambda s: (s[0] - (s[0] * s[0] - 2.0) / (2.0 * s[0]), s[1] + 1)  # noqa: E731
+    return _blocking(
+        library, lambda x: library.jax.lax.while_loop(lambda s: s[1] < STEPS, step, (x, 0)), np.float32(3)
+    )
+
+
+def _branches(library):
+    lax = library.jax.lax
+    body = lambda i, x: lax.cond(x > 1.0, lambda x: x * 0.5, lambda x: x * 1.7, x)  # noqa: E731
+    return _blocking(library, lambda x: lax.fori_loop(0, STEPS, body, x), np.float32(0.3))
+
+
+def _inner_loop(library):
+    lax = library.jax.lax
+    inner = lambda j, x: x * 0.9 + 0.1 * j  # noqa: E731
+    outer = lambda i, x: lax.fori_loop(0, 10, inner, x)  # noqa: E731
+    return _blocking(library, lambda x: lax.fori_loop(0, STEPS // 10, outer, x), np.float32(0.1))
+
+
+def _filled(library):
+    body = lambda i, x: x.at[i].set(x[i - 1] * 0.5 + x[i - 2] * 0.3 + x[i])  # noqa: E731
+    return _blocking(
+        library, lambda x: library.jax.lax.fori_loop(2, STEPS, body, x), np.ones(STEPS, np.float32)
+    )
+
+
+def _small_product(library):
+    matrix = library.jnp.asarray((np.eye(3) * 0.9 + 0.05).astype(np.float32))
+    body = lambda i, x: matrix @ x  # noqa: E731
+    return _blocking(
+        library, lambda x: library.jax.lax.fori_loop(0, STEPS, body, x), np.ones(3, np.float32)
+    )
+
+
 # Recurrent networks
 
 
@@ -234,6 +289,13 @@ ROWS = [
         "`scan` of the Lorenz system, for each of 100,000 steps", "ns", None, _lorenz, per=STEPS,
         alike=False,
     ),
+    _quick("Runge-Kutta steps of the Lorenz system, for each of 100,000", "ns", None, _runge_kutta, per=STEPS,
+           alike=False),
+    _quick("`while_loop` of Newton's method, for each of 100,000 steps", "ns", None, _newton, per=STEPS),
+    _quick("`cond` of a scalar, for each of 100,000 steps", "ns", None, _branches, per=STEPS),
+    _quick("`fori_loop` in a `fori_loop`, for each of 100,000 steps", "ns", None, _inner_loop, per=STEPS),
+    _quick("an array that is filled one by one, for each of 100,000 elements", "ns", None, _filled, per=STEPS),
+    _quick("3×3 matrix by a vector, for each of 100,000 steps", "ns", None, _small_product, per=STEPS),
     _quick("RNN of 64 units, 1,000 steps", "ms", None, lambda lib: _rnn(lib, False), others=_t_rnn(False),
            alike=False),
     _quick("gradient of this RNN", "ms", None, lambda lib: _rnn(lib, True), others=_t_rnn(True), alike=False),

@@ -19,6 +19,8 @@ mod build;
 mod interpret;
 mod loops;
 mod lower;
+#[cfg(test)]
+mod tests;
 mod updates;
 
 use ferrax_ir::scalar::{ScalarOp, ScalarType};

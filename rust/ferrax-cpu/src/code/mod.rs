@@ -4,6 +4,7 @@
 //! everywhere else the vector VM runs all. Both give the same bits.
 
 mod arena;
+#[cfg(target_arch = "x86_64")]
 mod calls;
 #[cfg(test)]
 mod tests;
@@ -54,8 +55,10 @@ impl Function {
         if !is_wanted()? {
             return Ok(None);
         }
-        let bytes = ferrax_x86::emit(native, pointers, &calls::Calls)?;
-        let block = arena::publish(&bytes);
+        #[cfg(target_arch = "x86_64")]
+        let block = arena::publish(&ferrax_x86::emit(native, pointers, &calls::Calls)?);
+        #[cfg(not(target_arch = "x86_64"))]
+        let block: Option<Block> = None;
         Path::NativeRefused.take_if(block.is_none());
         Ok(block.map(|block| Function { block, pointers }))
     }
