@@ -142,7 +142,7 @@ pub(super) struct Lowering<'a> {
     constants: Vec<Tensor>,
     scratch: usize,
     /// Nanoseconds that the vector VM takes for all that was written out, once.
-    elsewhere: f64,
+    pub elsewhere: f64,
     /// Memory that operands of the present kernel were put to.
     rooms: FxHashMap<u32, Array>,
 }
@@ -435,7 +435,8 @@ impl<'a> Lowering<'a> {
             ScalarOp::Math(_) => 20.0 + 0.4 * launch.iterations() as f64,
             _ => 5.0 + 0.05 * launch.iterations() as f64,
         });
-        self.elsewhere += 14.0 + nanoseconds.sum::<f64>();
+        // Kernels that fold are no straight line.
+        self.elsewhere += if kernel.folds() { 30.0 } else { 4.0 } + nanoseconds.sum::<f64>();
         let arrays: Vec<Option<Array>> = operands.iter().map(|&buffer| array_of(held, buffer)).collect();
         let mut writes: Vec<Write> = Vec::new();
         for outer in indices(launch, &parallel, &vec![0; kernel.axes.len()]) {

@@ -268,6 +268,7 @@ impl Lowering<'_> {
         {
             return Ok(None);
         }
+        self.elsewhere += 0.5 * (count * terms * parts) as f64;
         let strides = [row_major(&left.sizes), row_major(&right.sizes)];
         let ranks = [left.sizes.len(), right.sizes.len()];
         let zero = self.build.constant(ty, 0);
