@@ -128,7 +128,7 @@ PROGRAMS = {
     "matrices": (matrices, np.eye(3, dtype=f32)),
     "vectors": (vectors, floats(4)),
     "complex_matrices": (complex_matrices, (floats(2, 2) + 1j * floats(2, 2)).astype(np.complex64)),
-    "batches": (batches, 0.3 * floats(2, 3, 3)),
+    "batches": (batches, 0.3 * floats(2, 2, 2)),
     "integer_products": (integer_products, np.array([[1, 2], [3, 4]], np.int32)),
 }
 
