@@ -41,6 +41,7 @@ SEEN_BY = {
     "ferrax-linalg": ("ferrax-linalg", "ferrax-cpu"),
     "ferrax-transform": ("ferrax-transform", "ferrax-compile", "ferrax-cpu", "ferrax"),
     "ferrax-compile": ("ferrax-compile", "ferrax-cpu", "ferrax"),
+    "ferrax-x86": ("ferrax-x86", "ferrax-cpu", "ferrax"),
     "ferrax-cpu": ("ferrax-cpu", "ferrax"),
 }
 

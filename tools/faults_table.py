@@ -22,6 +22,7 @@ class Fault(NamedTuple):
 
 TRANSFORM = "rust/ferrax-transform/src/"
 COMPILE = "rust/ferrax-compile/src/"
+X86 = "rust/ferrax-x86/src/"
 LINALG = "rust/ferrax-linalg/src/"
 CPU = "rust/ferrax-cpu/src/"
 KERNELS = CPU + "kernels/"
@@ -665,6 +666,34 @@ FAULTS = [
         ".min(«self.branches.len() - 1»)];",
         "self.branches.len()",
         "a branch beyond the last one",
+    ),
+    Fault(
+        "native-sets-in-turn", "loop: machine code", COMPILE + "native/build.rs",
+        "if «from != to && targets.contains_key(&from)» {",
+        "false",
+        "a loop whose carries change places",
+        TESTS + "test_native_loops.py::test_a_loop_agrees_with_jax",
+    ),
+    Fault(
+        "native-over-what-is-kept", "loop: machine code", COMPILE + "native/loops.rs",
+        "Array::Memory { constant: false, .. } if «own(number)» =>",
+        "true",
+        "a loop in a loop that changes an array which is needed afterwards",
+        TESTS + "test_native_updates.py::test_a_loop_agrees_with_jax",
+    ),
+    Fault(
+        "native-short-lives", "loop: machine code", X86 + "allocate.rs",
+        "let end = «open.iter().find(carried).map_or(number, |&begin| ends[begin])»;",
+        "number",
+        "a value from before a loop whose register another value of a step takes",
+        TESTS + "test_native_loops.py::test_a_loop_agrees_with_jax",
+    ),
+    Fault(
+        "native-lost-in-calls", "loop: machine code", X86 + "select/mod.rs",
+        "lifetime.is_some_and(|lifetime| «lifetime.first < number && lifetime.last > number»)",
+        "false",
+        "a value that is needed after a function was called",
+        TESTS + "test_native_loops.py::test_a_loop_agrees_with_jax",
     ),
     Fault(
         "branch-beside", "branch: results beside operands whose place they have", CONTROL + "branches.rs",

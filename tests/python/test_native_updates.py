@@ -75,6 +75,15 @@ def within(S, x):
     return S.lax.fori_loop(0, 20, outer, x)
 
 
+def kept(S, x):
+    """A loop that changes a copy of an array, which is needed afterwards."""
+    def outer(k, v):
+        w = S.lax.fori_loop(0, 12, lambda j, w: w.at[j].add(w[j + 1] * 0.5), v)
+        return v.at[k].set(w.sum() * 0.1 - v[k + 1])
+
+    return S.lax.fori_loop(0, 19, outer, x)
+
+
 def sieve(S, x):
     def outer(p, flags):
         step = lambda state: (state[0] + p, state[1].at[state[0]].set(False, mode="drop"))  # noqa: E731
@@ -123,6 +132,7 @@ PROGRAMS = {
     "beyond of many": (beyond, floats(80)),
     "chosen": (chosen, floats(100)),
     "within": (within, floats(100)),
+    "kept": (kept, floats(20)),
     "sieve": (sieve, np.ones(200, bool)),
     "counted": (counted, R.randint(0, 10, 60).astype(np.int32)),
     "matrices": (matrices, np.eye(3, dtype=f32)),
