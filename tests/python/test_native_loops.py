@@ -284,4 +284,4 @@ assert os.waitpid(child, 0)[1] == 0
 assert float(first(np.float32(1))) == value
 print("done", ferrax.lib.stats()["loop: machine code"] > 40 or os.environ.get("FERRAX_CPU"))
 """
-    assert in_a_process(code).strip().startswith("done")
+    assert "done" in in_a_process(code, FERRAX_PLATFORMS="cpu")  # a GPU refuses to be forked
