@@ -74,6 +74,13 @@ impl View {
         View { offset: 0, strides: self.strides.iter().map(|_| 0).collect(), ranges: self.ranges.clone() }
     }
 
+    /// The element at an index; none outside of the ranges.
+    pub fn element(&self, index: &[i64]) -> Option<i64> {
+        let inside = self.ranges.iter().zip(index).all(|(&(low, high), &place)| low <= place && place < high);
+        let moved = || self.strides.iter().zip(index).map(|(stride, place)| stride * place).sum::<i64>();
+        inside.then(|| self.offset + moved())
+    }
+
     /// Where a loop stands at its last iteration, counted from its first.
     fn steps(&self, index: usize) -> i64 {
         self.ranges[index].1 - self.ranges[index].0 - 1

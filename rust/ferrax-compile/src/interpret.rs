@@ -28,9 +28,9 @@ pub fn interpret(launch: &Launch, operands: &mut [Vec<u8>]) -> Result<()> {
     let (parallel, reduced) = (over(AxisKind::Parallel), over(AxisKind::Reduction));
     // Everything is read before anything is written: a buffer may be both, element by element.
     let before = operands.to_vec();
-    for outer in indices(launch, &parallel, &vec![0; kernel.axes.len()]) {
+    for outer in launch.indices(&parallel, &vec![0; kernel.axes.len()]) {
         let mut terms: Vec<Vec<Scalar>> = vec![Vec::new(); kernel.accumulators.len()];
-        for index in indices(launch, &reduced, &outer) {
+        for index in launch.indices(&reduced, &outer) {
             let elements = elements(launch, &before, &index)?;
             let picked = |load, indices: &[i64]| element_of(launch, &before, &index, load, indices);
             let inputs =
@@ -55,26 +55,10 @@ pub fn interpret(launch: &Launch, operands: &mut [Vec<u8>]) -> Result<()> {
     Ok(())
 }
 
-/// All indices over some loops, in row-major order; the others stay as in `base`.
-fn indices(launch: &Launch, axes: &[usize], base: &[i64]) -> Vec<Vec<i64>> {
-    axes.iter().fold(vec![base.to_vec()], |known, &axis| {
-        let step = |index: Vec<i64>| {
-            (0..launch.extents[axis] as i64).map(move |place| {
-                let mut index = index.clone();
-                index[axis] = place;
-                index
-            })
-        };
-        known.into_iter().flat_map(step).collect()
-    })
-}
-
 /// Where a view is at an index, as a byte offset; `None` outside of its guards.
 fn position(view: &View, index: &[i64], dtype: DType) -> Result<Option<usize>> {
-    let inside = view.ranges.iter().zip(index).all(|(&(low, high), &place)| low <= place && place < high);
-    let at = view.offset + view.strides.iter().zip(index).map(|(stride, place)| stride * place).sum::<i64>();
+    let Some(at) = view.element(index) else { return Ok(None) };
     match usize::try_from(at) {
-        _ if !inside => Ok(None),
         Ok(at) => Ok(Some(at * dtype.size())),
         Err(_) => Err(internal_error!("element {at} of an operand")),
     }

@@ -172,6 +172,20 @@ impl Jump {
 }
 
 impl Launch {
+    /// All indices over some loops, in row-major order; the others stay as in `base`.
+    pub fn indices(&self, axes: &[usize], base: &[i64]) -> Vec<Vec<i64>> {
+        axes.iter().fold(vec![base.to_vec()], |known, &axis| {
+            let step = |index: Vec<i64>| {
+                (0..self.extents[axis] as i64).map(move |place| {
+                    let mut index = index.clone();
+                    index[axis] = place;
+                    index
+                })
+            };
+            known.into_iter().flat_map(step).collect()
+        })
+    }
+
     /// The number of main iterations.
     pub fn iterations(&self) -> usize {
         self.extents.iter().product()

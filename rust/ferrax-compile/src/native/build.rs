@@ -6,8 +6,8 @@
 
 use ferrax_ir::scalar::reference::{Inputs, evaluate};
 use ferrax_ir::scalar::{Body, Reg, ScalarOp, ScalarType, Value};
-use ferrax_ir::{Result, math};
-use rustc_hash::FxHashMap;
+use ferrax_ir::{Result, internal_error, math};
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::{Address, Code, Id, Native};
@@ -114,7 +114,7 @@ impl Builder {
         if let ScalarOp::Math(function) = op
             && !is_called(function)
         {
-            return self.expanded(function, ty, args);
+            return self.expanded(function, args);
         }
         let args: SmallVec<[Id; 3]> = SmallVec::from_slice(args);
         let level = self.level(args.iter().copied());
@@ -161,7 +161,7 @@ impl Builder {
     }
 
     /// A function as what it consists of.
-    fn expanded(&mut self, function: math::MathFn, ty: ScalarType, args: &[Id]) -> Result<Id> {
+    fn expanded(&mut self, function: math::MathFn, args: &[Id]) -> Result<Id> {
         let mut body = Body::default();
         let inputs: SmallVec<[Reg; 3]> = (0u32..)
             .zip(args)
@@ -180,7 +180,6 @@ impl Builder {
             };
             ids.push(id);
         }
-        debug_assert_eq!(self.type_of(ids[result.0 as usize]), ty);
         Ok(ids[result.0 as usize])
     }
 
@@ -236,12 +235,12 @@ impl Builder {
 
     /// Assigns all at once.
     pub fn set_all(&mut self, to: &[Id], from: &[Id]) {
-        let targets: FxHashMap<Id, usize> = to.iter().zip(0..).map(|(&id, number)| (id, number)).collect();
+        let targets: FxHashSet<Id> = to.iter().copied().collect();
         let copies: Vec<Id> = from
             .iter()
             .zip(to)
             .map(|(&from, &to)| {
-                if from != to && targets.contains_key(&from) {
+                if from != to && targets.contains(&from) {
                     let level = self.here();
                     let copy = self.value(self.type_of(from), level);
                     self.write(level, Code::Set { to: copy, from });
@@ -267,31 +266,25 @@ impl Builder {
     }
 
     /// Ends it.
-    pub fn end_loop(&mut self, end: Code) {
-        if self.lists.len() > 1
-            && let Some(list) = self.lists.pop()
-        {
-            self.code(Code::Loop);
-            let level = self.here();
-            self.lists[level].code.extend(list.code);
-            self.code(end);
-        }
+    pub fn end_loop(&mut self, end: Code) -> Result<()> {
+        self.end_list(Code::Loop)?;
+        self.code(end);
+        Ok(())
     }
 
-    /// Begins the first list of a choice.
+    /// Begins a list of a choice.
     pub fn begin_if(&mut self) {
         self.lists.push(List { chosen: true, ..List::default() });
     }
 
-    /// Ends a list of a choice: `first` is how it begins.
-    pub fn end_list(&mut self, first: Code) {
-        if self.lists.len() > 1
-            && let Some(list) = self.lists.pop()
-        {
-            self.code(first);
-            let level = self.here();
-            self.lists[level].code.extend(list.code);
-        }
+    /// Ends a list: `first` is how it begins. Errors: none was begun.
+    pub fn end_list(&mut self, first: Code) -> Result<()> {
+        let list = if self.lists.len() > 1 { self.lists.pop() } else { None };
+        let list = list.ok_or_else(|| internal_error!("{first:?} of no list"))?;
+        self.code(first);
+        let level = self.here();
+        self.lists[level].code.extend(list.code);
+        Ok(())
     }
 
     /// The program, without what nothing needs.

@@ -74,7 +74,7 @@ impl Lowering<'_> {
         if self.hand_on(&carried, &body, &results, Some((index, next))).is_none() {
             return Ok(None);
         }
-        self.build.end_loop(Code::Again { count });
+        self.build.end_loop(Code::Again { count })?;
         self.settle(&carried);
         Ok(Some(carried.arrays))
     }
@@ -102,7 +102,7 @@ impl Lowering<'_> {
         if self.hand_on(&carried, &body, &results, None).is_none() {
             return Ok(None);
         }
-        self.build.end_loop(Code::Forever);
+        self.build.end_loop(Code::Forever)?;
         self.settle(&carried);
         Ok(Some(carried.arrays))
     }
@@ -291,12 +291,12 @@ impl Lowering<'_> {
         if self.branch(branch, outputs, operands, results)?.is_none() {
             return Ok(None);
         }
-        self.build.end_list(Code::If { holds });
+        self.build.end_list(Code::If { holds })?;
         self.build.begin_if();
         if self.branches(op, number + 1, index, outputs, operands, results)?.is_none() {
             return Ok(None);
         }
-        self.build.end_list(Code::Else);
+        self.build.end_list(Code::Else)?;
         self.build.code(Code::End);
         Ok(Some(()))
     }

@@ -1,7 +1,7 @@
 //! Loops as native programs, if they are small: each kernel of each step is written out, element by element.
 //!
-//! In: a `scan` or a `while`, whose body and what is in it consist of kernels of few elements, branches, and loops of the
-//! same kind. Out: one function; none for others. Elements of carries and of what is between kernels are values of the
+//! In: a `scan` or a `while`, whose body and what is in it consist of kernels of few elements, small products, updates at
+//! computed places, branches, and loops of the same kind. Out: one function; none for others. Elements of carries and of what is between kernels are values of the
 //! program; arrays that are gone through, constants of the loop and stacked results are in memory.
 //!
 //! Cost: that of planning the bodies, and linear in the instructions, which are limited.
@@ -9,13 +9,12 @@
 use ferrax_ir::ops::{Scan, While};
 use ferrax_ir::scalar::{ScalarOp, ScalarType};
 use ferrax_ir::tensor::element_count;
-use ferrax_ir::{DType, Op, Program, Result, Tensor, Type, internal_error, verify};
+use ferrax_ir::{DType, Op, Program, Result, Tensor, Type, internal_error};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::build::Builder;
 use super::{Address, Id, Native};
-use crate::index::View;
 use crate::interpret::tree;
 use crate::kernel::{Accumulator, AccumulatorKind, AxisKind, Launch, Stage};
 use crate::plan::{Argument, BufferId, Place, Plan, Step};
@@ -299,9 +298,6 @@ impl<'a> Lowering<'a> {
         }
         let Lowering { build, pointers, constants, scratch, .. } = self;
         let native = build.finish();
-        if verify::is_enabled() {
-            native.verify()?;
-        }
         Ok(Some(Function { native, pointers, constants, scratch, before, after: copies }))
     }
 
@@ -327,9 +323,7 @@ impl<'a> Lowering<'a> {
             }
             let done = match step {
                 Step::Kernel { launch, operands } => self.kernel(launch, operands, body, &mut held)?,
-                Step::Library { op, inputs, outputs } => {
-                    self.library(op, inputs, outputs, body, &mut held)?
-                }
+                Step::Library { op, inputs, outputs } => self.call(op, inputs, outputs, body, &mut held)?,
             };
             if done.is_none() {
                 return Ok(None);
@@ -360,7 +354,8 @@ impl<'a> Lowering<'a> {
         Some(self.memory(Pointer::Constant(self.constants.len() - 1), true))
     }
 
-    fn library(
+    /// A step that is no kernel.
+    fn call(
         &mut self,
         op: &Op,
         inputs: &[Argument],
@@ -439,9 +434,9 @@ impl<'a> Lowering<'a> {
         self.elsewhere += if kernel.folds() { 30.0 } else { 4.0 } + nanoseconds.sum::<f64>();
         let arrays: Vec<Option<Array>> = operands.iter().map(|&buffer| array_of(held, buffer)).collect();
         let mut writes: Vec<Write> = Vec::new();
-        for outer in indices(launch, &parallel, &vec![0; kernel.axes.len()]) {
+        for outer in launch.indices(&parallel, &vec![0; kernel.axes.len()]) {
             let mut terms: Vec<Vec<Id>> = vec![Vec::new(); kernel.accumulators.len()];
-            for index in indices(launch, &reduced, &outer) {
+            for index in launch.indices(&reduced, &outer) {
                 let point = Point { launch, arrays: &arrays, index: &index, folded: &[] };
                 let Some(ids) = self.body(&point, Stage::Main)? else { return Ok(None) };
                 for (terms, accumulator) in terms.iter_mut().zip(&kernel.accumulators) {
@@ -542,7 +537,7 @@ impl<'a> Lowering<'a> {
             (&launch.kernel.loads[number], &launch.loads[number], &launch.jumps[number]);
         let dtype = launch.kernel.operands[load.operand as usize].dtype;
         let Some((_, parts)) = parts(dtype) else { return Ok(None) };
-        let Some(mut element) = position(view, index) else {
+        let Some(mut element) = view.element(index) else {
             let bits = load.fill.map_or(0, |fill| fill.bits());
             return Ok(Some(self.build.constant(ty, (bits >> (8 * ty.size() * part)) as u64)));
         };
@@ -690,34 +685,13 @@ fn moved(at: Address, bytes: usize) -> Option<Address> {
     Some(Address { offset, ..at })
 }
 
-/// The element that a view is at; none outside of its guards.
-fn position(view: &View, index: &[i64]) -> Option<i64> {
-    let inside = view.ranges.iter().zip(index).all(|(&(low, high), &place)| low <= place && place < high);
-    let at = view.offset + view.strides.iter().zip(index).map(|(stride, place)| stride * place).sum::<i64>();
-    inside.then_some(at)
-}
-
 /// Notes what the stores of a stage write at an index.
 fn note(launch: &Launch, stage: Stage, index: &[i64], ids: &[Id], writes: &mut Vec<Write>) -> Option<()> {
     let stores = launch.kernel.stores.iter().zip(&launch.stores);
     for (store, view) in stores.filter(|(store, _)| store.stage == stage) {
-        let element = usize::try_from(position(view, index)?).ok()?;
+        let element = usize::try_from(view.element(index)?).ok()?;
         let parts = crate::kernel::registers(store.value).iter().map(|reg| ids[reg.0 as usize]).collect();
         writes.push(Write { operand: store.operand as usize, element, parts });
     }
     Some(())
-}
-
-/// All indices over some loops, in row-major order; the others stay as in `base`.
-fn indices(launch: &Launch, axes: &[usize], base: &[i64]) -> Vec<Vec<i64>> {
-    axes.iter().fold(vec![base.to_vec()], |known, &axis| {
-        let step = |index: Vec<i64>| {
-            (0..launch.extents[axis] as i64).map(move |place| {
-                let mut index = index.clone();
-                index[axis] = place;
-                index
-            })
-        };
-        known.into_iter().flat_map(step).collect()
-    })
 }

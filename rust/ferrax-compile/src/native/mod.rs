@@ -23,7 +23,7 @@ mod lower;
 mod tests;
 mod updates;
 
-use ferrax_ir::scalar::{ScalarOp, ScalarType};
+use ferrax_ir::scalar::{MathFn, ScalarOp, ScalarType};
 use ferrax_ir::{Result, internal_error};
 use smallvec::SmallVec;
 
@@ -90,13 +90,38 @@ impl Code {
     }
 }
 
+/// How many arguments an operation of a program has; none of those that only kernels have.
+fn arguments(op: ScalarOp) -> Option<usize> {
+    Some(match op {
+        ScalarOp::Input { .. } | ScalarOp::Index { .. } | ScalarOp::Param { .. } => return None,
+        ScalarOp::Const { .. } => 0,
+        ScalarOp::Neg
+        | ScalarOp::Abs
+        | ScalarOp::Sqrt
+        | ScalarOp::Floor
+        | ScalarOp::Ceil
+        | ScalarOp::Trunc
+        | ScalarOp::RoundEven
+        | ScalarOp::Not
+        | ScalarOp::PopCount
+        | ScalarOp::Clz
+        | ScalarOp::Convert
+        | ScalarOp::Bitcast
+        | ScalarOp::RoundTo(_) => 1,
+        ScalarOp::Fma | ScalarOp::Select => 3,
+        ScalarOp::Math(MathFn::Pow | MathFn::Atan2) => 2,
+        ScalarOp::Math(_) => 1,
+        _ => 2,
+    })
+}
+
 impl Native {
     pub fn type_of(&self, id: Id) -> ScalarType {
         self.types[id.0 as usize]
     }
 
     /// Checks what an emitter relies on: values are of the program and assigned before they are read, loops and choices
-    /// are nested, conditions are `Bool`, counts and distances `I64`, and a copy is of its target's type.
+    /// are nested, operations have as many arguments as they take, conditions are `Bool`, counts and distances `I64`, and a copy is of its target's type.
     pub fn verify(&self) -> Result<()> {
         #[derive(PartialEq)]
         enum Open {
@@ -122,13 +147,11 @@ impl Native {
                 Code::Leave { unless } => is(*unless, ScalarType::Bool),
                 Code::If { holds } => is(*holds, ScalarType::Bool),
                 Code::Again { count } => is(*count, ScalarType::I64),
-                Code::Compute { op, .. } => {
-                    !matches!(op, ScalarOp::Input { .. } | ScalarOp::Index { .. } | ScalarOp::Param { .. })
-                }
+                Code::Compute { op, args, .. } => arguments(*op) == Some(args.len()),
                 _ => true,
             };
             if !typed {
-                return Err(wrong("has operands of other types"));
+                return Err(wrong("has other operands, or of other types"));
             }
             let nested = match code {
                 Code::Loop => {

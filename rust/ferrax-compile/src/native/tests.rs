@@ -23,16 +23,18 @@ fn what_an_emitter_relies_on_is_checked() {
     refused(&[F32], vec![Code::Store { from: Id(0), to: AT }], "has no value");
     refused(&[F32], vec![Code::Store { from: Id(7), to: AT }], "has no value");
     refused(&[F32], vec![constant(3, 0)], "no value of the program");
-    refused(&[F32, I64], vec![constant(0, 0), Code::Set { to: Id(1), from: Id(0) }], "other types");
-    refused(&[F32], vec![constant(0, 0), Code::If { holds: Id(0) }], "other types");
+    refused(&[F32, I64], vec![constant(0, 0), Code::Set { to: Id(1), from: Id(0) }], "of other types");
+    refused(&[F32], vec![constant(0, 0), Code::If { holds: Id(0) }], "of other types");
     let far = Address { bytes: Some(Id(0)), ..AT };
-    refused(&[Bool], vec![constant(0, 0), Code::Store { from: Id(0), to: far }], "other types");
+    refused(&[Bool], vec![constant(0, 0), Code::Store { from: Id(0), to: far }], "of other types");
     refused(&[I64], vec![constant(0, 3), Code::Again { count: Id(0) }], "did not begin");
     refused(&[Bool], vec![constant(0, 1), Code::Leave { unless: Id(0) }], "did not begin");
     refused(&[Bool], vec![constant(0, 1), Code::If { holds: Id(0) }, Code::End], "did not begin");
     refused(&[I64], vec![Code::Loop], "does not end");
     let index = Code::Compute { to: Id(0), op: ScalarOp::Index { axis: 0 }, args: [].into_iter().collect() };
-    refused(&[I64], vec![index], "other types");
+    refused(&[I64], vec![index], "of other types");
+    let lonely = Code::Compute { to: Id(1), op: ScalarOp::Add, args: [Id(0)].into_iter().collect() };
+    refused(&[F32, F32], vec![constant(0, 0), lonely], "of other types");
 }
 
 #[test]
@@ -50,7 +52,7 @@ fn what_a_loop_does_not_change_is_before_it_and_once() {
     let again = build.compute(ScalarOp::Add, float, &[total, doubled]).unwrap();
     assert_eq!((x, next), (y, again));
     build.set_all(&[total], &[next]);
-    build.end_loop(Code::Again { count });
+    build.end_loop(Code::Again { count }).unwrap();
     build.settled(total);
     build.store(total, Address { offset: 4, ..AT });
     let native = build.finish();
@@ -73,7 +75,7 @@ fn variables_change_places_at_once() {
     let count = build.variable(count);
     build.begin_loop();
     build.set_all(&[a, b], &[b, a]);
-    build.end_loop(Code::Again { count });
+    build.end_loop(Code::Again { count }).unwrap();
     for (number, id) in [a, b].into_iter().enumerate() {
         build.settled(id);
         build.store(id, Address { offset: 4 * number as i32, ..AT });

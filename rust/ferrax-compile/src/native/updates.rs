@@ -209,7 +209,7 @@ impl Lowering<'_> {
                 }
             }
             if let Some(holds) = window.inside {
-                self.build.end_list(Code::If { holds });
+                self.build.end_list(Code::If { holds })?;
                 self.build.code(Code::Else);
                 self.build.code(Code::End);
             }

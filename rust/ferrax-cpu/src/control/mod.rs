@@ -29,13 +29,8 @@ pub fn bind(
     shared: &dyn Fn(usize, usize) -> bool,
     nested: &mut Nested<'_>,
 ) -> Result<Option<Box<dyn Kernel>>> {
-    let native = match op {
-        Op::While(op) => native::while_loop(op, inputs, outputs, nested)?,
-        Op::Scan(op) => native::scan(op, inputs, outputs, nested)?,
-        _ => None,
-    };
-    if native.is_some() {
-        return Ok(native);
+    if let Some(native) = native::bind(op, inputs, outputs, nested.backend().tuning())? {
+        return Ok(Some(native));
     }
     Ok(Some(match op {
         Op::Cond(op) => branches::cond(op, shared, nested)?,

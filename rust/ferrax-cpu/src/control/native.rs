@@ -2,15 +2,14 @@
 
 use ferrax_compile::Argument;
 use ferrax_compile::native::{self, Pointer};
-use ferrax_ir::ops::{Scan, While};
 use ferrax_ir::paths::Path;
-use ferrax_ir::{Result, Tensor};
+use ferrax_ir::{Op, Result, Tensor};
 use smallvec::SmallVec;
 
 use crate::call::{Call, Kernel};
 use crate::code::{self, Function};
-use crate::machine::Nested;
 use crate::pool;
+use crate::tuning::Tuning;
 
 #[derive(Debug)]
 struct NativeLoop {
@@ -23,35 +22,28 @@ struct NativeLoop {
     after: Vec<(usize, usize, usize)>,
 }
 
-/// A scan of machine code, if it is one that pays.
-pub fn scan(
-    op: &Scan,
+/// A loop of machine code, if it is one that pays.
+pub fn bind(
+    op: &Op,
     inputs: &[Argument],
     outputs: &[Argument],
-    nested: &mut Nested<'_>,
+    tuning: &Tuning,
 ) -> Result<Option<Box<dyn Kernel>>> {
-    let least = nested.backend().tuning().loops.native;
-    if op.length.as_const().is_none_or(|length| length < least) || !code::is_wanted()? {
+    let least = tuning.loops.native;
+    let pays = match op {
+        Op::Scan(op) => op.length.as_const().is_some_and(|length| length >= least),
+        Op::While(_) => least < usize::MAX,
+        _ => false,
+    };
+    if !pays || !code::is_wanted()? {
         return Ok(None);
     }
-    bound(native::scan(op, inputs, outputs, &nested.backend().tuning().plan)?)
-}
-
-/// A while of machine code, if it is one that pays.
-pub fn while_loop(
-    op: &While,
-    inputs: &[Argument],
-    outputs: &[Argument],
-    nested: &mut Nested<'_>,
-) -> Result<Option<Box<dyn Kernel>>> {
-    if nested.backend().tuning().loops.native == usize::MAX || !code::is_wanted()? {
-        return Ok(None);
-    }
-    bound(native::while_loop(op, inputs, outputs, &nested.backend().tuning().plan)?)
-}
-
-fn bound(function: Option<native::Function>) -> Result<Option<Box<dyn Kernel>>> {
-    let Some(native::Function { native, pointers, constants, scratch, before, after }) = function else {
+    let lowered = match op {
+        Op::Scan(op) => native::scan(op, inputs, outputs, &tuning.plan)?,
+        Op::While(op) => native::while_loop(op, inputs, outputs, &tuning.plan)?,
+        _ => None,
+    };
+    let Some(native::Function { native, pointers, constants, scratch, before, after }) = lowered else {
         return Ok(None);
     };
     let Some(function) = Function::new(&native, pointers.len())? else { return Ok(None) };

@@ -4,11 +4,11 @@ use ferrax_compile::native::{Code, Id};
 use ferrax_ir::scalar::{ScalarOp, ScalarType};
 
 use super::{COMPARE, EQUAL, LESS, LESS_EQUAL, NOT_EQUAL, Select, X0, X1, X2, scalar, width};
-use crate::encode::{Alu, Condition, Label, Map, Opcode, Prefix, RAX, RCX, RDX, Width};
+use crate::encode::{Alu, Condition, Label, Map, Opcode, Prefix, RAX, RCX, RDX, Width, Xmm};
 
 impl Select<'_> {
     /// The comparison that a condition is, if it is made at its use.
-    pub(super) fn comparison(&self, id: Id) -> Option<(ScalarOp, Id, Id)> {
+    fn comparison(&self, id: Id) -> Option<(ScalarOp, Id, Id)> {
         let number = self.uses.deferred[id.0 as usize]?;
         match &self.uses.native.code[number] {
             Code::Compute { op, args, .. } => Some((*op, args[0], args[1])),
@@ -18,7 +18,7 @@ impl Select<'_> {
 
     /// Compares two values so that flags say what of this condition; of floats `Eq` and `Ne`, equality alone is not
     /// enough: without an order the parity is set. `rcx` and the last two float registers may change.
-    pub(super) fn flags(&mut self, op: ScalarOp, a: Id, b: Id) -> Condition {
+    fn flags(&mut self, op: ScalarOp, a: Id, b: Id) -> Condition {
         let ty = self.type_of(a);
         if ty.is_float() {
             let (low, high) = if matches!(op, ScalarOp::Lt | ScalarOp::Le) { (a, b) } else { (b, a) };
@@ -45,7 +45,7 @@ impl Select<'_> {
     }
 
     /// Flags for two integers; `rcx` and `rdx` may change.
-    pub(super) fn compare_integers(&mut self, a: Id, b: Id) {
+    fn compare_integers(&mut self, a: Id, b: Id) {
         let width = width(self.type_of(a));
         let a_register = self.integer(a, RDX);
         match self.small_constant(b) {
@@ -80,30 +80,44 @@ impl Select<'_> {
         }
     }
 
-    pub(super) fn compare(&mut self, to: Id, op: ScalarOp, args: &[Id]) {
-        let ty = self.type_of(args[0]);
+    /// Whether a comparison holds, as zero or one in `rax`.
+    fn whether(&mut self, op: ScalarOp, a: Id, b: Id) {
+        let ty = self.type_of(a);
         if ty.is_float() && matches!(op, ScalarOp::Eq | ScalarOp::Ne) {
-            let kind = if op == ScalarOp::Eq { EQUAL } else { NOT_EQUAL };
-            let a = self.float(args[0], X0);
-            let b = self.float_operand(args[1]);
-            self.assembler.three_byte(scalar(COMPARE, ty), X0, a, b, kind);
+            self.mask(X0, op, a, b);
             self.assembler.bits_of_float(Width::W32, RAX, X0);
             self.assembler.alu_int(Alu::And, Width::W32, RAX, 1);
         } else {
-            let condition = self.flags(op, args[0], args[1]);
+            let condition = self.flags(op, a, b);
             self.assembler.set(condition, RAX);
             self.assembler.extend(1, false, RAX, RAX);
         }
+    }
+
+    /// All bits of a float register, or none, as a comparison of floats holds.
+    fn mask(&mut self, to: Xmm, op: ScalarOp, a: Id, b: Id) {
+        let kind = match op {
+            ScalarOp::Eq => EQUAL,
+            ScalarOp::Ne => NOT_EQUAL,
+            ScalarOp::Lt => LESS,
+            _ => LESS_EQUAL,
+        };
+        let ty = self.type_of(a);
+        let a = self.float(a, X0);
+        let b = self.float_operand(b);
+        self.assembler.three_byte(scalar(COMPARE, ty), to, a, b, kind);
+    }
+
+    pub(super) fn compare(&mut self, to: Id, op: ScalarOp, a: Id, b: Id) {
+        self.whether(op, a, b);
         self.integer_done(to, RAX);
     }
 
-    pub(super) fn select(&mut self, to: Id, args: &[Id]) {
-        let &[holds, then, otherwise] = args else { return };
-        let comparison = self.comparison(holds);
+    pub(super) fn select(&mut self, to: Id, [holds, then, otherwise]: [Id; 3]) {
         if self.type_of(to).is_float() {
             return self.select_float(to, holds, then, otherwise);
         }
-        let Some((op, a, b)) = comparison else {
+        let Some((op, a, b)) = self.comparison(holds) else {
             let holds = self.integer(holds, RCX);
             let then = self.integer(then, RDX);
             self.integer_in(otherwise, RAX);
@@ -126,42 +140,16 @@ impl Select<'_> {
         self.integer_done(to, RAX);
     }
 
-    pub(super) fn select_float(&mut self, to: Id, holds: Id, then: Id, otherwise: Id) {
+    fn select_float(&mut self, to: Id, holds: Id, then: Id, otherwise: Id) {
         let ty = self.type_of(to);
         let wide = ty == ScalarType::F64;
         match self.comparison(holds) {
-            Some((op, a, b)) if self.type_of(a) == ty => {
-                let kind = match op {
-                    ScalarOp::Eq => EQUAL,
-                    ScalarOp::Ne => NOT_EQUAL,
-                    ScalarOp::Lt => LESS,
-                    _ => LESS_EQUAL,
-                };
-                let a = self.float(a, X0);
-                let b = self.float_operand(b);
-                self.assembler.three_byte(scalar(COMPARE, ty), X2, a, b, kind);
-            }
-            Some((op, a, b)) => {
-                let id = [a, b];
-                let float_equality = self.type_of(a).is_float() && matches!(op, ScalarOp::Eq | ScalarOp::Ne);
-                if float_equality {
-                    let kind = if op == ScalarOp::Eq { EQUAL } else { NOT_EQUAL };
-                    let of = self.type_of(a);
-                    let a = self.float(id[0], X0);
-                    let b = self.float_operand(id[1]);
-                    self.assembler.three_byte(scalar(COMPARE, of), X0, a, b, kind);
-                    self.assembler.bits_of_float(Width::W32, RAX, X0);
-                    self.assembler.alu_int(Alu::And, Width::W32, RAX, 1);
-                } else {
-                    let condition = self.flags(op, a, b);
-                    self.assembler.set(condition, RAX);
-                    self.assembler.extend(1, false, RAX, RAX);
+            Some((op, a, b)) if self.type_of(a) == ty => self.mask(X2, op, a, b),
+            comparison => {
+                match comparison {
+                    Some((op, a, b)) => self.whether(op, a, b),
+                    None => self.integer_in(holds, RAX),
                 }
-                self.assembler.neg(Width::W64, RAX);
-                self.assembler.bits_to_float(Width::W64, X2, RAX);
-            }
-            None => {
-                self.integer_in(holds, RAX);
                 self.assembler.neg(Width::W64, RAX);
                 self.assembler.bits_to_float(Width::W64, X2, RAX);
             }

@@ -46,8 +46,10 @@ const X3: Xmm = Xmm(15);
 const CALL_BYTES: i32 = 32;
 const SAVED_BYTES: i32 = 8 * (INTEGERS.len() - KEPT + FLOATS) as i32;
 
-/// The function `extern fn(table: *const *mut u8) -> u32`, which gives zero, or one if it was stopped.
+/// The function `extern fn(table: *const *mut u8) -> u32` of a program, which gives zero, or one if it was stopped.
+/// Errors: the program is not sound, or has an operation that nothing computes.
 pub fn emit(native: &Native, pointers: usize, runtime: &dyn Runtime) -> Result<Vec<u8>> {
+    native.verify()?;
     let uses = Uses { native, deferred: deferred(native), pointers };
     let allocation = allocate(&uses);
     let mut assembler = Assembler::default();
@@ -67,6 +69,7 @@ fn deferred(native: &Native) -> Vec<Option<usize>> {
     let mut made = vec![None; native.types.len()];
     let mut uses = vec![0usize; native.types.len()];
     let compares = |op: &ScalarOp| matches!(op, ScalarOp::Eq | ScalarOp::Ne | ScalarOp::Lt | ScalarOp::Le);
+    // A use that is no choice, which counts as more than any few.
     const MANY: usize = 100;
     for (number, code) in native.code.iter().enumerate() {
         match code {
@@ -272,16 +275,7 @@ impl Select<'_> {
             Code::Set { to, from } => self.copy(*to, *from),
             Code::Load { to, from } => {
                 let at = self.address(from);
-                let ty = self.type_of(*to);
-                if ty.is_float() {
-                    let result = self.float_result(*to);
-                    self.assembler.two(scalar(LOAD, ty), result, at);
-                    self.float_done(*to, result);
-                } else {
-                    let result = self.integer_result(*to);
-                    self.assembler.extend(ty.size(), ty.is_signed(), result, at);
-                    self.integer_done(*to, result);
-                }
+                self.load(*to, at);
             }
             Code::Store { from, to } => {
                 let at = self.address(to);
@@ -448,6 +442,20 @@ impl Select<'_> {
         }
     }
 
+    /// A value from memory.
+    fn load(&mut self, to: Id, from: Mem) {
+        let ty = self.type_of(to);
+        if ty.is_float() {
+            let result = self.float_result(to);
+            self.assembler.two(scalar(LOAD, ty), result, from);
+            self.float_done(to, result);
+        } else {
+            let result = self.integer_result(to);
+            self.assembler.extend(ty.size(), ty.is_signed(), result, from);
+            self.integer_done(to, result);
+        }
+    }
+
     /// A place in memory, for which `rcx` and `rdx` may be needed.
     fn address(&mut self, address: &Address) -> Mem {
         let pointer = self.uses.native.types.len() + address.pointer as usize;
@@ -483,8 +491,16 @@ impl Select<'_> {
         let ty = self.type_of(to);
         let of = args.first().map_or(ty, |&id| self.type_of(id));
         match op {
-            ScalarOp::Select => self.select(to, args),
-            ScalarOp::Eq | ScalarOp::Ne | ScalarOp::Lt | ScalarOp::Le => self.compare(to, op, args),
+            ScalarOp::Select => {
+                let &[holds, then, otherwise] = args else {
+                    return Err(internal_error!("{op:?} of {args:?}"));
+                };
+                self.select(to, [holds, then, otherwise]);
+            }
+            ScalarOp::Eq | ScalarOp::Ne | ScalarOp::Lt | ScalarOp::Le => {
+                let &[a, b] = args else { return Err(internal_error!("{op:?} of {args:?}")) };
+                self.compare(to, op, a, b);
+            }
             ScalarOp::Convert => return self.convert(number, to, args[0]),
             ScalarOp::Bitcast => self.bitcast(to, args[0]),
             _ if ty.is_float() => {
@@ -534,16 +550,7 @@ impl Select<'_> {
         out.mov_int(RAX, self.runtime.one());
         out.call(RAX);
         self.saved(&live, false);
-        let at = Mem::Base(RSP, 0);
-        if ty.is_float() {
-            let result = self.float_result(to);
-            self.assembler.two(scalar(LOAD, ty), result, at);
-            self.float_done(to, result);
-        } else {
-            let result = self.integer_result(to);
-            self.assembler.extend(ty.size(), ty.is_signed(), result, at);
-            self.integer_done(to, result);
-        }
+        self.load(to, Mem::Base(RSP, 0));
         Ok(())
     }
 }
