@@ -20,6 +20,7 @@
 //! | `lives`, `in_place` | which steps need a buffer; which buffers may be one |
 //! | `updates` | which results are an operand with some elements changed |
 //! | `schedule/` | how a kernel runs: blocks, the order of terms, what threads share |
+//! | `chain` | what is done to each element of blocks, for emitters of vector code |
 //! | `carries` | the values of a loop, from one step to the next |
 //! | `convolution` | convolutions as products of matrices |
 //! | `rows` | kernels that go through rows together, a block at a time |
@@ -30,6 +31,7 @@
 
 pub mod backend;
 pub mod carries;
+pub mod chain;
 pub mod compile;
 pub mod convolution;
 pub mod cost_model;

@@ -24,7 +24,7 @@ impl Cpu {
     pub fn of_process() -> Result<Cpu> {
         static CHOSEN: OnceLock<Result<Setting>> = OnceLock::new();
         let setting = CHOSEN.get_or_init(Setting::from_environment).clone()?;
-        code::is_wanted()?;
+        code::wanted()?;
         Ok(Cpu::with(Tuning::of(setting)))
     }
 

@@ -130,6 +130,10 @@ paths! {
     /// A loop that is machine code as a whole, and one for which the system gave no memory.
     Native = "loop: machine code",
     NativeRefused = "loop: no memory for machine code",
+    /// What a kernel does to its blocks as machine code that was made, that was known, and for which there was no memory.
+    Chain = "kernel: machine code",
+    ChainKnown = "kernel: known machine code",
+    ChainRefused = "kernel: no memory for machine code",
     Sweeps = "loop: recorded",
     SweepsAgain = "loop: checkpoints",
     BranchFresh = "branch: results where they belong",

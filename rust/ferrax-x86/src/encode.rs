@@ -5,8 +5,12 @@
 //!
 //! Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2 (chapter 2 for prefixes and operands).
 
+mod wide;
+
 use ferrax_ir::{Result, internal_error};
 use rustc_hash::FxHashMap;
+
+pub use self::wide::{Length, Masked};
 
 /// A register for integers and addresses, by its number in encodings.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -29,7 +33,7 @@ pub const R13: Gpr = Gpr(13);
 pub const R14: Gpr = Gpr(14);
 pub const R15: Gpr = Gpr(15);
 
-/// A register for floats, by its number.
+/// A register for floats and vectors, by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Xmm(pub u8);
 
@@ -53,7 +57,12 @@ pub enum Mem {
     Indexed(Gpr, Gpr, u8, i32),
     /// A constant of eight bytes behind the code.
     Constant(u64),
+    /// The same, as often as a vector holds it.
+    Vector(u64),
 }
+
+/// Bytes of the largest vectors, at multiples of which code and constants of vectors begin.
+const VECTOR: usize = 64;
 
 /// A register or a memory operand.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -175,10 +184,28 @@ pub struct Assembler {
     labels: Vec<Option<usize>>,
     /// Four bytes that a label's distance from their end goes to.
     jumps: Vec<(usize, Label)>,
+    constants: Pool,
+    vectors: Pool,
+}
+
+/// Constants of one size behind the code.
+#[derive(Debug, Default)]
+struct Pool {
     /// Four bytes that a constant's distance from the end of their instruction goes to, and that end.
     uses: Vec<(usize, usize, u32)>,
     constants: Vec<u64>,
     numbers: FxHashMap<u64, u32>,
+}
+
+impl Pool {
+    fn number(&mut self, bits: u64) -> u32 {
+        let next = self.constants.len() as u32;
+        let number = *self.numbers.entry(bits).or_insert(next);
+        if number == next {
+            self.constants.push(bits);
+        }
+        number
+    }
 }
 
 impl Assembler {
@@ -208,18 +235,19 @@ impl Assembler {
                 self.labels[label.0 as usize].ok_or_else(|| internal_error!("a label is nowhere"))?;
             self.distance(at, at + 4, target)?;
         }
-        if !self.constants.is_empty() {
-            while !self.bytes.len().is_multiple_of(8) {
+        // Whole vectors are read of constants, and sixteen bytes of each that stands alone.
+        let pools = [(std::mem::take(&mut self.vectors), VECTOR), (std::mem::take(&mut self.constants), 8)];
+        for (pool, bytes) in pools.into_iter().filter(|(pool, _)| !pool.constants.is_empty()) {
+            while !self.bytes.len().is_multiple_of(bytes) {
                 self.bytes.push(0xcc);
             }
             let first = self.bytes.len();
-            for constant in std::mem::take(&mut self.constants) {
-                self.bytes.extend(constant.to_le_bytes());
+            for constant in pool.constants {
+                (0..bytes / 8).for_each(|_| self.bytes.extend(constant.to_le_bytes()));
             }
-            // Sixteen bytes may be read of each.
             self.bytes.extend([0; 8]);
-            for (at, end, number) in std::mem::take(&mut self.uses) {
-                self.distance(at, end, first + 8 * number as usize)?;
+            for (at, end, number) in pool.uses {
+                self.distance(at, end, first + bytes * number as usize)?;
             }
         }
         Ok(self.bytes)
@@ -245,16 +273,14 @@ impl Assembler {
         let reg = (reg & 7) << 3;
         match rm {
             Rm::Reg(rm) => self.byte(0xc0 | reg | (rm & 7)),
-            Rm::Mem(Mem::Constant(bits)) => {
-                let next = self.constants.len() as u32;
-                let number = *self.numbers.entry(bits).or_insert(next);
-                if number == next {
-                    self.constants.push(bits);
-                }
+            Rm::Mem(mem @ (Mem::Constant(bits) | Mem::Vector(bits))) => {
                 self.byte(reg | 5);
                 let at = self.bytes.len();
                 self.int(0);
-                self.uses.push((at, at + 4 + after, number));
+                let pool =
+                    if matches!(mem, Mem::Vector(_)) { &mut self.vectors } else { &mut self.constants };
+                let number = pool.number(bits);
+                pool.uses.push((at, at + 4 + after, number));
             }
             Rm::Mem(Mem::Base(base, displacement)) => {
                 let short = i8::try_from(displacement).ok();
@@ -298,7 +324,7 @@ impl Assembler {
             Rm::Reg(rm) => (0, rm >> 3),
             Rm::Mem(Mem::Base(base, _)) => (0, base.0 >> 3),
             Rm::Mem(Mem::Indexed(base, index, ..)) => (index.0 >> 3, base.0 >> 3),
-            Rm::Mem(Mem::Constant(_)) => (0, 0),
+            Rm::Mem(Mem::Constant(_) | Mem::Vector(_)) => (0, 0),
         }
     }
 

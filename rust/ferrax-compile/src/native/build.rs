@@ -11,6 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::{Address, Code, Id, Native};
+use crate::chain::is_long;
 
 type Key = (ScalarOp, ScalarType, SmallVec<[Id; 3]>);
 
@@ -112,7 +113,7 @@ impl Builder {
             return Ok(id);
         }
         if let ScalarOp::Math(function) = op
-            && !is_called(function)
+            && !is_long(function)
         {
             return self.expanded(function, args);
         }
@@ -317,20 +318,4 @@ impl Builder {
         });
         Native { types: self.types, code }
     }
-}
-
-/// Functions that are called and not expanded: they are long.
-fn is_called(function: math::MathFn) -> bool {
-    use math::MathFn;
-    matches!(
-        function,
-        MathFn::Sin
-            | MathFn::Cos
-            | MathFn::Tan
-            | MathFn::Lgamma
-            | MathFn::Digamma
-            | MathFn::ErfInv
-            | MathFn::Pow
-            | MathFn::Erfc
-    )
 }

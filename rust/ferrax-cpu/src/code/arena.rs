@@ -40,13 +40,14 @@ static OPEN: Mutex<Option<(Arc<Chunk>, usize)>> = Mutex::new(None);
 
 pub(crate) struct Held {
     open: MutexGuard<'static, Option<(Arc<Chunk>, usize)>>,
+    _chains: Box<dyn std::any::Any>,
 }
 
-/// Holds the lock of this module through a fork.
+/// Holds the locks of this module through a fork.
 pub(crate) fn hold() -> Held {
     // Settled before a fork, as all that is made once.
-    let _ = super::is_wanted();
-    Held { open: OPEN.lock().unwrap_or_else(PoisonError::into_inner) }
+    let _ = super::wanted();
+    Held { _chains: Box::new(super::chains::known()), open: OPEN.lock().unwrap_or_else(PoisonError::into_inner) }
 }
 
 /// In a child of a fork: what its parent fills is the parent's.
@@ -89,6 +90,27 @@ impl Block {
             function(table)
         }
     }
+
+    /// Calls the function of a chain.
+    ///
+    /// # Safety
+    /// The block's code is a function of this type, for which the pointers and the lanes are valid.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    pub unsafe fn call_chain(&self, pointers: *const *mut u8, lanes: usize) {
+        let at = self.chunk.executable.wrapping_add(self.offset);
+        // SAFETY: as for `call`.
+        unsafe {
+            let function: unsafe extern "sysv64" fn(*const *mut u8, usize) = std::mem::transmute(at);
+            function(pointers, lanes);
+        }
+    }
+
+    /// There are no blocks on other machines.
+    ///
+    /// # Safety
+    /// None.
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+    pub unsafe fn call_chain(&self, _pointers: *const *mut u8, _lanes: usize) {}
 
     /// There are no blocks on other machines.
     ///

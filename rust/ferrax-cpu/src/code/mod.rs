@@ -1,11 +1,15 @@
 //! Machine code that this process makes and runs.
 //!
 //! It is made where the processor has AVX2 and FMA, the system gives memory for it, and `FERRAX_CPU` does not say `vm`;
-//! everywhere else the vector VM runs all. Both give the same bits.
+//! everywhere else the vector VM runs all. Both give the same bits. What there is: small loops as one function
+//! ([`Function`]), and what kernels do to blocks, of AVX-512 where the processor has it ([`ChainFunction`]).
 
 mod arena;
 #[cfg(target_arch = "x86_64")]
 mod calls;
+mod chains;
+#[cfg(test)]
+mod chain_tests;
 #[cfg(test)]
 mod tests;
 
@@ -14,32 +18,54 @@ use std::sync::OnceLock;
 use ferrax_compile::native::Native;
 use ferrax_ir::paths::Path;
 use ferrax_ir::{Result, value_error};
+use ferrax_x86::Isa;
 
 use self::arena::Block;
 pub(crate) use self::arena::{Held, hold, in_child};
+pub use self::chains::ChainFunction;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use crate::vm;
 
 const VARIABLE: &str = "FERRAX_CPU";
 
-/// What the environment says of machine code. Errors: it says something unknown, or asks for what is not there.
-pub fn is_wanted() -> Result<bool> {
-    static SAID: OnceLock<Result<bool>> = OnceLock::new();
+/// The instructions that machine code is made of here; none where none is to be made. Errors: the environment says
+/// something unknown, or asks for what is not there.
+pub fn wanted() -> Result<Option<Isa>> {
+    static SAID: OnceLock<Result<Option<Isa>>> = OnceLock::new();
     SAID.get_or_init(|| {
+        let best = best();
         match std::env::var_os(VARIABLE).map(|text| text.to_string_lossy().into_owned()).as_deref() {
-            None | Some("") => Ok(is_possible()),
-            Some("vm") => Ok(false),
-            Some("avx2") if is_possible() => Ok(true),
+            None | Some("") => Ok(best),
+            Some("vm") => Ok(None),
+            Some("avx2") if best.is_some() => Ok(Some(Isa::Avx2)),
+            Some("avx512") if best == Some(Isa::Avx512) => Ok(best),
             Some("avx2") => Err(value_error!(
                 "{VARIABLE} is 'avx2', but this machine has no AVX2 and FMA on Linux: use 'vm'"
             )),
-            Some(other) => Err(value_error!("{VARIABLE} expected 'avx2' or 'vm', got '{other}'")),
+            Some("avx512") => Err(value_error!(
+                "{VARIABLE} is 'avx512', but this machine has no AVX-512 (F, BW, DQ, VL, CD) on Linux: use 'avx2' or 'vm'"
+            )),
+            Some(other) => {
+                Err(value_error!("{VARIABLE} expected 'avx512', 'avx2' or 'vm', got '{other}'"))
+            }
         }
     })
     .clone()
 }
 
-/// Whether this machine runs what is emitted.
-fn is_possible() -> bool {
-    cfg!(all(target_arch = "x86_64", target_os = "linux")) && crate::vm::isa::has_avx2()
+/// The instructions of this machine, if there are any that are emitted.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn best() -> Option<Isa> {
+    match vm::isa::isa() {
+        vm::isa::Isa::Baseline => None,
+        vm::isa::Isa::Avx2 => Some(Isa::Avx2),
+        vm::isa::Isa::Avx512 => Some(Isa::Avx512),
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+fn best() -> Option<Isa> {
+    None
 }
 
 /// A function in memory that can be executed.
@@ -52,7 +78,7 @@ pub struct Function {
 impl Function {
     /// Makes a function; none where it cannot be.
     pub fn new(native: &Native, pointers: usize) -> Result<Option<Function>> {
-        if !is_wanted()? {
+        if wanted()?.is_none() {
             return Ok(None);
         }
         #[cfg(target_arch = "x86_64")]

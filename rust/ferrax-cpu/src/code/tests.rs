@@ -7,7 +7,7 @@ use ferrax_ir::scalar::{ScalarOp, ScalarType};
 
 use super::Function;
 
-const TYPES: [ScalarType; 11] = [
+pub(super) const TYPES: [ScalarType; 11] = [
     ScalarType::Bool,
     ScalarType::I8,
     ScalarType::I16,
@@ -22,16 +22,16 @@ const TYPES: [ScalarType; 11] = [
 ];
 
 /// Numbers of a linear congruential generator (Knuth, MMIX).
-struct Random(u64);
+pub(super) struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % bound
     }
 
     /// The bits of a value that is often a special one.
-    fn value(&mut self, ty: ScalarType) -> u64 {
+    pub fn value(&mut self, ty: ScalarType) -> u64 {
         let float =
             |x: f64| if ty == ScalarType::F32 { u64::from((x as f32).to_bits()) } else { x.to_bits() };
         let special = [
@@ -92,7 +92,7 @@ impl Random {
 }
 
 /// Operations, the types of their results, and of their arguments.
-fn operations() -> Vec<(ScalarOp, ScalarType, Vec<ScalarType>)> {
+pub(super) fn operations() -> Vec<(ScalarOp, ScalarType, Vec<ScalarType>)> {
     use ScalarOp::{
         Abs, Add, And, Bitcast, Ceil, Clz, Convert, Div, Eq, Floor, Fma, Le, Lt, Max, Min, Mul, Ne, Neg, Not,
         Or, PopCount, Rem, RoundEven, Select, Shl, ShrArithmetic, ShrLogical, Sqrt, Sub, Trunc, Xor,

@@ -35,7 +35,7 @@ pub fn bind(
         Op::While(_) => least < usize::MAX,
         _ => false,
     };
-    if !pays || !code::is_wanted()? {
+    if !pays || code::wanted()?.is_none() {
         return Ok(None);
     }
     let lowered = match op {

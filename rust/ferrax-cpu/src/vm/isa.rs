@@ -29,11 +29,6 @@ pub fn isa() -> Isa {
     *ISA.get_or_init(detect)
 }
 
-/// Whether this machine has AVX2 and what comes with it.
-pub fn has_avx2() -> bool {
-    isa() != Isa::Baseline
-}
-
 #[cfg(target_arch = "x86_64")]
 fn detect() -> Isa {
     let avx2 = is_x86_feature_detected!("avx2")

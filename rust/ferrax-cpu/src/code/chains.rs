@@ -1,0 +1,125 @@
+//! Chains (`ferrax_compile::chain`) as functions, one for all kernels that do the same to their blocks.
+
+use std::hash::{BuildHasher, BuildHasherDefault};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ferrax_compile::chain::Chain;
+use ferrax_ir::paths::Path;
+use ferrax_ir::scalar::ScalarType;
+use ferrax_ir::Result;
+use rustc_hash::FxHasher;
+use smallvec::SmallVec;
+
+use super::arena::{self, Block};
+use crate::generations::Generations;
+
+/// Functions that are known, at most, and their bytes.
+const KEPT: usize = 2048;
+const KEPT_BYTES: usize = 16 << 20;
+
+/// Bytes of a step's lanes of a block, at most.
+const STEP: usize = 16 * 8;
+
+/// A chain's function.
+#[derive(Debug)]
+pub struct ChainFunction {
+    chain: Chain,
+    block: Block,
+    /// Lanes of a step.
+    lanes: usize,
+    /// Of each input and output, bytes of an element; of single elements none.
+    sizes: SmallVec<[usize; 8]>,
+}
+
+type Known = Generations<Arc<ChainFunction>>;
+
+static KNOWN: Mutex<Known> = Mutex::new(Generations::new(KEPT, KEPT_BYTES));
+
+pub(super) fn known() -> MutexGuard<'static, Known> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ChainFunction {
+    /// The function of a chain; none where there can be none.
+    pub fn of(chain: Chain) -> Result<Option<Arc<ChainFunction>>> {
+        let Some(isa) = super::wanted()? else { return Ok(None) };
+        let hash = BuildHasherDefault::<FxHasher>::default().hash_one(&chain);
+        let (found, forgotten) = known().find(hash, |known| known.chain == chain);
+        drop(forgotten);
+        if let Some(found) = found {
+            Path::ChainKnown.take();
+            return Ok(Some(found));
+        }
+        let Some(function) = ChainFunction::made(chain, isa)? else { return Ok(None) };
+        let function = Arc::new(function);
+        let bytes = function.block.bytes() + size_of::<ChainFunction>();
+        let forgotten = known().insert(hash, function.clone(), bytes);
+        drop(forgotten);
+        Ok(Some(function))
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn made(chain: Chain, isa: super::Isa) -> Result<Option<ChainFunction>> {
+        let block = arena::publish(&ferrax_x86::emit_chain(&chain, isa)?);
+        Path::Chain.take_if(block.is_some());
+        Path::ChainRefused.take_if(block.is_none());
+        let outputs = chain.outputs.iter().map(|&output| (chain.body.type_of(output), false));
+        let size = |(ty, uniform): (ScalarType, bool)| if uniform { 0 } else { ty.size() };
+        let sizes = chain.inputs.iter().copied().chain(outputs).map(size).collect();
+        Ok(block.map(|block| ChainFunction { chain, block, lanes: isa.lanes(), sizes }))
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(super) fn made(_chain: Chain, _isa: super::Isa) -> Result<Option<ChainFunction>> {
+        Ok(None)
+    }
+
+    /// Inputs and outputs.
+    pub fn blocks(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// Computes so many lanes of blocks: of the inputs, then of the outputs.
+    ///
+    /// # Safety
+    /// There are as many pointers as [`Self::blocks`], each valid for so many lanes, or for one element where the input is
+    /// one; no output overlaps an input.
+    pub unsafe fn run(&self, pointers: &[*mut u8], lanes: usize) {
+        debug_assert_eq!(pointers.len(), self.sizes.len());
+        let whole = lanes / self.lanes * self.lanes;
+        if whole > 0 {
+            // SAFETY: the block's code is the function of the chain, for whose blocks the caller answers; the number of
+            // lanes is a multiple of a step's, and not zero.
+            unsafe { self.block.call_chain(pointers.as_ptr(), whole) };
+        }
+        let rest = lanes - whole;
+        if rest == 0 {
+            return;
+        }
+        // The last lanes are a step of their own, in memory that is long enough for one.
+        let mut room: SmallVec<[u64; 8 * STEP / 8]> = SmallVec::from_elem(0, self.sizes.len() * STEP / 8);
+        let room = room.as_mut_ptr().cast::<u8>();
+        let inputs = self.chain.inputs.len();
+        let place = |block: usize| {
+            let (from, size) = (pointers[block], self.sizes[block]);
+            if size == 0 { (from, from) } else { (from.wrapping_add(whole * size), room.wrapping_add(block * STEP)) }
+        };
+        let step: SmallVec<[*mut u8; 8]> = (0..self.sizes.len())
+            .map(|block| {
+                let (from, to) = place(block);
+                if block < inputs && self.sizes[block] > 0 {
+                    // SAFETY: `rest` elements of the input are left, and the room has place for more lanes than that.
+                    unsafe { std::ptr::copy_nonoverlapping(from, to, rest * self.sizes[block]) };
+                }
+                to
+            })
+            .collect();
+        // SAFETY: all blocks are valid for a step's lanes, and apart.
+        unsafe { self.block.call_chain(step.as_ptr(), self.lanes) };
+        for block in inputs..self.sizes.len() {
+            let (to, from) = place(block);
+            // SAFETY: `rest` elements of the output are left, and were computed to this block's room.
+            unsafe { std::ptr::copy_nonoverlapping(from, to, rest * self.sizes[block]) };
+        }
+    }
+}

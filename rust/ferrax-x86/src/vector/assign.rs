@@ -1,0 +1,402 @@
+//! Registers for the values of a chain, and its bytes: one pass, for there are no branches.
+//!
+//! Where no register is free, the value goes that is needed last. Constants and single elements are in memory, where
+//! instructions read them; they get registers where an operand must be one, and lose them without being saved. Source:
+//! Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5, 1966.
+
+use std::collections::VecDeque;
+
+use ferrax_compile::chain::Chain;
+use ferrax_ir::{Result, internal_error};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::{Class, Isa, Lowered, Micro, Shape, Source};
+use crate::encode::{
+    Alu, Assembler, Condition, Gpr, Length, Map, Masked, Mem, Opcode, Prefix, R8, R9, R10, R11, R12, R13, R14,
+    R15, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP, Rm, Width, Xmm,
+};
+
+/// Registers that hold where blocks are; those after `SAVED` belong to the caller. Other blocks are looked up each time.
+const POINTERS: [Gpr; 10] = [RDX, R8, R9, R10, R11, RBX, R12, R13, R14, R15];
+const SAVED: usize = 5;
+
+/// Bytes of a place on the stack: that of the largest register.
+const SLOT: i32 = 64;
+
+const LOAD: Opcode = Opcode::new(Prefix::None, Map::M0F, 0x10, false);
+const STORE: Opcode = Opcode::new(Prefix::None, Map::M0F, 0x11, false);
+const MOVE: Opcode = Opcode::new(Prefix::None, Map::M0F, 0x28, false);
+const LOAD_MASK: Opcode = Opcode::new(Prefix::None, Map::M0F, 0x90, false);
+const STORE_MASK: Opcode = Opcode::new(Prefix::None, Map::M0F, 0x91, false);
+
+struct Assign<'a> {
+    isa: Isa,
+    classes: &'a [Class],
+    out: Assembler,
+    /// Where each source is needed from now on.
+    uses: FxHashMap<Source, VecDeque<usize>>,
+    /// What registers hold, by class: 32 of vectors at most, and 8 masks, the first of which is none.
+    held: [Vec<Option<Source>>; 2],
+    registers: FxHashMap<Source, u8>,
+    slots: FxHashMap<Source, i32>,
+    free_slots: Vec<i32>,
+    /// Slots so far: single elements are in the first ones.
+    used_slots: i32,
+    /// Registers that the present instruction uses.
+    pinned: SmallVec<[(Class, u8); 4]>,
+    blocks: Vec<Block>,
+}
+
+/// A block: how long its elements are, and which register points to it.
+struct Block {
+    size: usize,
+    register: Option<Gpr>,
+    uniform: Option<i32>,
+}
+
+pub(super) fn assign(lowered: &Lowered, chain: &Chain, isa: Isa) -> Result<Vec<u8>> {
+    let mut uses: FxHashMap<Source, VecDeque<usize>> = FxHashMap::default();
+    for (number, micro) in lowered.micros.iter().enumerate() {
+        for &arg in &micro.args {
+            uses.entry(arg).or_default().push_back(number);
+        }
+    }
+    let vectors = match isa {
+        Isa::Avx2 => 16,
+        Isa::Avx512 => 32,
+    };
+    let mut assign = Assign {
+        isa,
+        classes: &lowered.classes,
+        out: Assembler::default(),
+        uses,
+        held: [vec![None; vectors], vec![None; 8]],
+        registers: FxHashMap::default(),
+        slots: FxHashMap::default(),
+        free_slots: Vec::new(),
+        used_slots: 0,
+        pinned: SmallVec::new(),
+        blocks: Vec::new(),
+    };
+    assign.place_blocks(chain);
+    assign.function(lowered)
+}
+
+impl Assign<'_> {
+    fn place_blocks(&mut self, chain: &Chain) {
+        let outputs = chain.outputs.iter().map(|&output| (chain.body.type_of(output), false));
+        let mut pointers = POINTERS.into_iter();
+        for (ty, uniform) in chain.inputs.iter().copied().chain(outputs) {
+            let slot = self.used_slots;
+            self.used_slots += i32::from(uniform);
+            self.blocks.push(Block {
+                size: ty.size(),
+                register: if uniform { None } else { pointers.next() },
+                uniform: uniform.then_some(slot),
+            });
+        }
+    }
+
+    fn function(mut self, lowered: &Lowered) -> Result<Vec<u8>> {
+        let saved: SmallVec<[Gpr; 5]> = POINTERS[SAVED..]
+            .iter()
+            .copied()
+            .filter(|register| self.blocks.iter().any(|block| block.register == Some(*register)))
+            .collect();
+        self.out.push(RBP);
+        self.out.mov(Width::W64, RBP, RSP);
+        saved.iter().for_each(|&register| self.out.push(register));
+        let frame = self.out.subtract_later(RSP);
+        self.out.align(RSP, SLOT);
+        self.point();
+        self.out.mov_int(RAX, 0);
+        let begin = self.out.label();
+        self.out.bind(begin);
+        for (number, micro) in lowered.micros.iter().enumerate() {
+            self.micro(number, micro)?;
+        }
+        self.out.alu_int(Alu::Add, Width::W64, RAX, self.isa.lanes() as i32);
+        self.out.alu(Alu::Cmp, Width::W64, RAX, RSI);
+        self.out.jump_if(Condition::Below, begin);
+        self.out.vzeroupper();
+        self.out.lea(RSP, Mem::Base(RBP, -8 * saved.len() as i32));
+        saved.iter().rev().for_each(|&register| self.out.pop(register));
+        self.out.pop(RBP);
+        self.out.ret();
+        self.out.set_later(frame, SLOT * self.used_slots);
+        self.out.finish()
+    }
+
+    /// Loads the pointers to blocks, and puts single elements into all lanes of their slots.
+    fn point(&mut self) {
+        let length = self.isa.length();
+        for number in 0..self.blocks.len() {
+            let from = Mem::Base(RDI, 8 * number as i32);
+            let Block { size, register, uniform } = self.blocks[number];
+            if let Some(register) = register {
+                self.out.mov(Width::W64, register, from);
+            }
+            if let Some(slot) = uniform {
+                self.out.mov(Width::W64, RCX, from);
+                self.out.broadcast(length, size, Xmm(0), Mem::Base(RCX, 0));
+                let to = Rm::Mem(Mem::Base(RSP, SLOT * slot));
+                self.out.wide(length, STORE, Masked::ALL, (0, 0, to), None);
+            }
+        }
+    }
+
+    fn class(&self, source: Source) -> Class {
+        match source {
+            Source::Value(value) => self.classes[value as usize],
+            _ => Class::Vector,
+        }
+    }
+
+    /// Whether a source is needed after an instruction.
+    fn dies(&self, source: Source, number: usize) -> bool {
+        self.uses.get(&source).and_then(VecDeque::back).is_none_or(|&last| last <= number)
+    }
+
+    fn next_use(&self, source: Source) -> usize {
+        self.uses.get(&source).and_then(|uses| uses.front().copied()).unwrap_or(usize::MAX)
+    }
+
+    fn slot(&mut self) -> i32 {
+        self.free_slots.pop().unwrap_or_else(|| {
+            self.used_slots += 1;
+            self.used_slots - 1
+        })
+    }
+
+    /// A register that nothing is in.
+    fn free(&mut self, class: Class) -> Result<u8> {
+        let first = usize::from(class == Class::Mask);
+        let held = &self.held[class as usize];
+        if let Some(free) = (first..held.len())
+            .find(|&number| held[number].is_none() && !self.pinned.contains(&(class, number as u8)))
+        {
+            return Ok(free as u8);
+        }
+        let victim = (first..held.len())
+            .filter(|&number| !self.pinned.contains(&(class, number as u8)))
+            .filter_map(|number| held[number].map(|source| (self.next_use(source), number, source)))
+            .max_by_key(|&(next, number, _)| (next, number));
+        let (next, number, source) = victim.ok_or_else(|| internal_error!("no vector register is left"))?;
+        if matches!(source, Source::Value(_)) && next != usize::MAX && !self.slots.contains_key(&source) {
+            let slot = self.slot();
+            self.slots.insert(source, slot);
+            self.transfer(class, number as u8, slot, true);
+        }
+        self.registers.remove(&source);
+        self.held[class as usize][number] = None;
+        Ok(number as u8)
+    }
+
+    /// Between a register and a slot.
+    fn transfer(&mut self, class: Class, register: u8, slot: i32, put: bool) {
+        let (length, load, store) = match class {
+            Class::Vector => (self.isa.length(), LOAD, STORE),
+            Class::Mask => (Length::Vex128, LOAD_MASK, STORE_MASK),
+        };
+        let opcode = if put { store } else { load };
+        let at = Rm::Mem(Mem::Base(RSP, SLOT * slot));
+        self.out.wide(length, opcode, Masked::ALL, (register, 0, at), None);
+    }
+
+    fn hold(&mut self, source: Source, class: Class, register: u8) {
+        self.held[class as usize][register as usize] = Some(source);
+        self.registers.insert(source, register);
+        self.pinned.push((class, register));
+    }
+
+    /// Where a source is, if in memory.
+    fn memory(&self, source: Source) -> Result<Mem> {
+        match source {
+            Source::Constant(bits) => Ok(Mem::Vector(bits)),
+            Source::Uniform(block) => {
+                let slot = self.blocks.get(block as usize).and_then(|block| block.uniform);
+                let slot = slot.ok_or_else(|| internal_error!("input {block} is no single element"))?;
+                Ok(Mem::Base(RSP, SLOT * slot))
+            }
+            Source::Value(value) => {
+                let slot = self.slots.get(&source);
+                let slot = slot.ok_or_else(|| internal_error!("vector value {value} is nowhere"))?;
+                Ok(Mem::Base(RSP, SLOT * slot))
+            }
+        }
+    }
+
+    /// A source in a register.
+    fn register(&mut self, source: Source) -> Result<u8> {
+        let class = self.class(source);
+        if let Some(&register) = self.registers.get(&source) {
+            self.pinned.push((class, register));
+            return Ok(register);
+        }
+        let from = self.memory(source)?;
+        let register = self.free(class)?;
+        match class {
+            Class::Mask => self.transfer(class, register, self.slots[&source], false),
+            Class::Vector => {
+                self.out.wide(self.isa.length(), LOAD, Masked::ALL, (register, 0, Rm::Mem(from)), None);
+            }
+        }
+        self.hold(source, class, register);
+        Ok(register)
+    }
+
+    /// A source as an operand that may be in memory.
+    fn operand(&mut self, source: Source) -> Result<Rm<u8>> {
+        if self.registers.contains_key(&source) || self.class(source) == Class::Mask {
+            return self.register(source).map(Rm::Reg);
+        }
+        self.memory(source).map(Rm::Mem)
+    }
+
+    /// Lets go of what an instruction needs last.
+    fn release(&mut self, number: usize, args: &[Source]) {
+        for &arg in args {
+            if let Some(uses) = self.uses.get_mut(&arg) {
+                while uses.front().is_some_and(|&next| next <= number) {
+                    uses.pop_front();
+                }
+                if uses.is_empty() {
+                    let class = self.class(arg);
+                    if let Some(register) = self.registers.remove(&arg) {
+                        self.held[class as usize][register as usize] = None;
+                    }
+                    if let Some(slot) = self.slots.remove(&arg) {
+                        self.free_slots.push(slot);
+                    }
+                }
+            }
+        }
+        self.pinned.clear();
+    }
+
+    /// The register of a result.
+    fn result(&mut self, to: u32) -> Result<u8> {
+        let source = Source::Value(to);
+        let class = self.class(source);
+        let register = self.free(class)?;
+        if self.next_use(source) != usize::MAX {
+            self.hold(source, class, register);
+        }
+        Ok(register)
+    }
+
+    fn block(&mut self, block: u32, offset: i32) -> Rm<u8> {
+        let Block { size, register, .. } = self.blocks[block as usize];
+        let register = register.unwrap_or_else(|| {
+            self.out.mov(Width::W64, RCX, Mem::Base(RDI, 8 * block as i32));
+            RCX
+        });
+        Rm::Mem(Mem::Indexed(register, RAX, size as u8, offset))
+    }
+
+    fn micro(&mut self, number: usize, micro: &Micro) -> Result<()> {
+        self.pinned.clear();
+        let Micro { length, opcode, byte, ref args, .. } = *micro;
+        let to = || micro.to.ok_or_else(|| internal_error!("{micro:?} has no result"));
+        match micro.shape {
+            Shape::Load { block, offset } => {
+                let register = self.result(to()?)?;
+                let from = self.block(block, offset);
+                self.out.wide(length, opcode, Masked::ALL, (register, 0, from), byte);
+            }
+            Shape::Store { block, offset } => {
+                let register = self.register(args[0])?;
+                let at = self.block(block, offset);
+                self.out.wide(length, opcode, Masked::ALL, (register, 0, at), byte);
+                self.release(number, args);
+            }
+            Shape::Extract => {
+                let from = self.register(args[0])?;
+                self.release(number, args);
+                let register = self.result(to()?)?;
+                self.out.wide(length, opcode, Masked::ALL, (from, 0, Rm::Reg(register)), byte);
+            }
+            Shape::Fused => self.fused(number, micro, to()?)?,
+            Shape::Plain | Shape::Registers | Shape::Blend | Shape::Masked => {
+                let (mask, rest) = match micro.shape {
+                    Shape::Blend | Shape::Masked => (Some(self.register(args[0])?), &args[1..]),
+                    _ => (None, &args[..]),
+                };
+                let Some((&last, first)) = rest.split_last() else {
+                    return Err(internal_error!("{micro:?} has no operands"));
+                };
+                let second = match first {
+                    [] => 0,
+                    [second] => self.register(*second)?,
+                    _ => return Err(internal_error!("{micro:?} has more operands than fit")),
+                };
+                let last = match micro.shape {
+                    Shape::Registers => Rm::Reg(self.register(last)?),
+                    _ => self.operand(last)?,
+                };
+                self.release(number, args);
+                let register = self.result(to()?)?;
+                let (masked, byte) = match (micro.shape, mask) {
+                    (Shape::Masked, Some(mask)) => (Masked { mask, zeroed: first.is_empty() }, byte),
+                    (_, Some(mask)) => (Masked::ALL, Some(mask << 4)),
+                    _ => (Masked::ALL, byte),
+                };
+                self.out.wide(length, opcode, masked, (register, second, last), byte);
+            }
+        }
+        Ok(())
+    }
+
+    /// `to = a * b + c` over an operand that is needed no more, or over a copy of a factor. The form that overwrites a
+    /// factor is the micro's; that which overwrites what is added is sixteen further.
+    fn fused(&mut self, number: usize, micro: &Micro, to: u32) -> Result<()> {
+        let Micro { length, opcode, ref args, .. } = *micro;
+        let &[a, b, c] = &args[..] else { return Err(internal_error!("{micro:?} takes three operands")) };
+        let over = |assign: &Self, source: Source| {
+            assign.registers.get(&source).copied().filter(|_| assign.dies(source, number))
+        };
+        let adds = Opcode { code: opcode.code + 0x10, ..opcode };
+        if let Some(register) = over(self, c) {
+            self.pinned.push((Class::Vector, register));
+            // The factor that is in memory, if one is, comes last.
+            let (a, b) = if self.registers.contains_key(&a) { (a, b) } else { (b, a) };
+            let a = self.register(a)?;
+            let b = self.operand(b)?;
+            return self.overwritten(number, micro, (to, register), (length, adds), (a, b));
+        }
+        for (over_factor, other) in [(a, b), (b, a)] {
+            if let Some(register) = over(self, over_factor) {
+                self.pinned.push((Class::Vector, register));
+                let other = self.register(other)?;
+                let c = self.operand(c)?;
+                return self.overwritten(number, micro, (to, register), (length, opcode), (other, c));
+            }
+        }
+        let (copied, other) = if matches!(a, Source::Value(_)) { (b, a) } else { (a, b) };
+        let other = self.register(other)?;
+        let from = self.operand(copied)?;
+        let c = self.operand(c)?;
+        let register = self.free(Class::Vector)?;
+        self.out.wide(self.isa.length(), MOVE, Masked::ALL, (register, 0, from), None);
+        self.overwritten(number, micro, (to, register), (length, opcode), (other, c))
+    }
+
+    /// Emits an instruction whose result is over one of its operands.
+    fn overwritten(
+        &mut self,
+        number: usize,
+        micro: &Micro,
+        (to, register): (u32, u8),
+        (length, opcode): (Length, Opcode),
+        (second, last): (u8, Rm<u8>),
+    ) -> Result<()> {
+        self.out.wide(length, opcode, Masked::ALL, (register, second, last), None);
+        self.release(number, &micro.args);
+        let source = Source::Value(to);
+        if self.next_use(source) != usize::MAX {
+            self.hold(source, Class::Vector, register);
+        }
+        Ok(())
+    }
+}

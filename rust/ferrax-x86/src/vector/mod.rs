@@ -1,0 +1,111 @@
+//! Chains (`ferrax_compile::chain`) as machine code over vector registers: AVX2 with FMA, or AVX-512.
+//!
+//! In: a chain. Out: a function that goes through blocks, so many lanes at a time ([`Isa::lanes`]), with all that is between
+//! inputs and outputs in registers. Operations become [`Micro`] instructions over values of one machine register each
+//! (`lower`): an element of eight bytes takes two. Then registers are given and bytes written in one pass (`assign`).
+//!
+//! Cost: near-linear in the chain.
+
+mod assign;
+mod lower;
+mod masks;
+
+use ferrax_compile::chain::Chain;
+use ferrax_ir::Result;
+use smallvec::SmallVec;
+
+use crate::encode::{Length, Opcode};
+
+/// The instructions that there are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Isa {
+    Avx2,
+    Avx512,
+}
+
+impl Isa {
+    /// Lanes of a step: those of a register of elements of four bytes.
+    pub const fn lanes(self) -> usize {
+        self.bytes() / 4
+    }
+
+    /// Bytes of a register.
+    const fn bytes(self) -> usize {
+        match self {
+            Isa::Avx2 => 32,
+            Isa::Avx512 => 64,
+        }
+    }
+
+    /// A whole register.
+    const fn length(self) -> Length {
+        match self {
+            Isa::Avx2 => Length::Vex256,
+            Isa::Avx512 => Length::Evex512,
+        }
+    }
+}
+
+/// The function `extern fn(pointers: *const *mut u8, lanes: usize)` of a chain: of its inputs, then of its outputs. The number of lanes
+/// is a multiple of [`Isa::lanes`], and not zero. No output may overlap an input. Errors: the chain is not sound.
+pub fn emit_chain(chain: &Chain, isa: Isa) -> Result<Vec<u8>> {
+    chain.verify()?;
+    assign::assign(&lower::lower(chain, isa)?, chain, isa)
+}
+
+/// What an instruction reads.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Source {
+    /// A value, by its number.
+    Value(u32),
+    /// Eight bytes, as often as a register holds them.
+    Constant(u64),
+    /// All lanes of an input of one element.
+    Uniform(u32),
+}
+
+/// Which registers a value is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Class {
+    Vector,
+    /// Of AVX-512: a bit for each lane.
+    Mask,
+}
+
+/// How an instruction's operands are encoded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shape {
+    /// `to = op(a)` or `to = op(a, b)`: the last one may be in memory.
+    Plain,
+    /// As before, but no operand is in memory: of masks, and of halves.
+    Registers,
+    /// `to = a * b + c`
+    Fused,
+    /// `to = mask ? b : a`, the mask in a vector.
+    Blend,
+    /// `to = mask ? b : a`, or of two operands `mask ? b : 0`, the mask in a mask register.
+    Masked,
+    /// The destination is where others have their last operand.
+    Extract,
+    /// From or to a block, so many bytes beyond the step's first lane.
+    Load { block: u32, offset: i32 },
+    Store { block: u32, offset: i32 },
+}
+
+/// An instruction over values of one register.
+#[derive(Clone, Debug)]
+struct Micro {
+    shape: Shape,
+    length: Length,
+    opcode: Opcode,
+    byte: Option<u8>,
+    to: Option<u32>,
+    args: SmallVec<[Source; 3]>,
+}
+
+/// A chain as instructions; `classes` are those of all values.
+#[derive(Debug, Default)]
+struct Lowered {
+    micros: Vec<Micro>,
+    classes: Vec<Class>,
+}
