@@ -4,7 +4,8 @@ import types
 
 import numpy as np
 import pytest
-from test_native_loops import NATIVE, is_expected
+from machine_code import is_expected
+from test_native_loops import NATIVE
 
 import ferrax
 from ferrax import lib

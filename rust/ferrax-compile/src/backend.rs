@@ -98,11 +98,26 @@ pub struct Nested<'a, B: Backend + ?Sized> {
     backend: &'a B,
     /// By identity; kept alive, so that addresses stay theirs.
     done: FxHashMap<usize, (Arc<Program>, Arc<B::Executable>)>,
+    times: f64,
 }
 
 impl<'a, B: Backend + ?Sized> Nested<'a, B> {
     fn new(backend: &'a B) -> Self {
-        Nested { backend, done: FxHashMap::default() }
+        Nested { backend, done: FxHashMap::default(), times: 1.0 }
+    }
+
+    /// How often what is made ready now runs in a run of the program, about: loops run their bodies often.
+    pub fn times(&self) -> f64 {
+        self.times
+    }
+
+    /// Makes ready what runs so many times in each run of what is made ready now.
+    pub fn repeated<T>(&mut self, times: f64, make: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = self.times;
+        self.times = outer * times.max(1.0);
+        let made = make(self);
+        self.times = outer;
+        made
     }
 
     /// The machine that they are made ready for.

@@ -47,7 +47,7 @@ fn kernel(
 
 /// Makes a plan ready.
 pub(crate) fn bind(plan: Plan, nested: &mut Nested<'_>) -> Result<Executable> {
-    let tuning = nested.backend().tuning();
+    let (tuning, times) = (nested.backend().tuning(), nested.times());
     let places: Vec<Place> = plan.buffers.iter().map(|buffer| buffer.place).collect();
     let regions = regions(&places, &plan.donations);
     let mut steps = Vec::with_capacity(plan.steps.len());
@@ -57,7 +57,7 @@ pub(crate) fn bind(plan: Plan, nested: &mut Nested<'_>) -> Result<Executable> {
         let Step::Kernel { launch, operands } = step else {
             return Err(internal_error!("a call as a kernel"));
         };
-        Bound::new(launch, tuning, cut, &|operand| regions[operands[operand as usize].0 as usize])
+        Bound::new(launch, tuning, (cut, times), &|operand| regions[operands[operand as usize].0 as usize])
     };
     let mut runs = plan.runs.iter().peekable();
     let mut number = 0;

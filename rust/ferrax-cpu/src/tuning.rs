@@ -15,6 +15,8 @@ pub struct Tuning {
     pub convolutions: Convolutions,
     pub lines: Lines,
     pub loops: Loops,
+    /// Operations on elements from which machine code is made for a kernel: to make it takes some ten microseconds.
+    pub code: f64,
 }
 
 /// Work from which threads share it. To wake a helper and to wait for it takes some microseconds, so that work of twenty
@@ -162,6 +164,7 @@ impl Tuning {
         },
         lines: Lines { cumulative: Lines::MOST_GROUP, fft_columns: 16, fft_rows: 8, compared: 32 },
         loops: Loops { in_place: 4 << 10, native: 16, first_chunk: 16, large_chunk: 16 << 20 },
+        code: 32_000.0,
     };
 
     /// All is shared, in the smallest parts.
@@ -199,6 +202,7 @@ impl Tuning {
         },
         lines: Lines { cumulative: 3, fft_columns: 3, fft_rows: 2, compared: 1 },
         loops: Loops { in_place: 0, native: 1, first_chunk: 2, large_chunk: 256 },
+        code: 0.0,
     };
 
     /// Nothing is shared.
@@ -229,6 +233,7 @@ impl Tuning {
         },
         lines: Lines { compared: usize::MAX / 8, ..Tuning::CPU.lines },
         loops: Loops { in_place: usize::MAX, native: usize::MAX, ..Tuning::CPU.loops },
+        code: f64::INFINITY,
     };
 
     /// The thresholds of a setting.

@@ -1,6 +1,8 @@
 //! The encoder against a decoder of others: each form over all registers and kinds of memory operands.
 
-use ferrax_x86::encode::{Alu, Assembler, Condition, Gpr, Map, Mem, Opcode, Prefix, Rm, Width, Xmm};
+use ferrax_x86::encode::{
+    Alu, Assembler, Condition, Gpr, Length, Map, Masked, Mem, Opcode, Prefix, Rm, Width, Xmm,
+};
 use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
 
 const WIDE: [&str; 16] = [
@@ -204,6 +206,97 @@ fn float_forms() {
             one(&format!("vcvttsd2si {from}, {x}"), |out| out.to_integer(to_integer, b, Rm::Reg(a)));
         }
     }
+}
+
+/// Whole registers: each over all of them, and over memory, in both prefixes.
+#[test]
+fn wide_forms() {
+    let forms = [
+        (Length::Vex256, "ymm", 16),
+        (Length::Vex128, "xmm", 16),
+        (Length::Evex512, "zmm", 32),
+        (Length::Evex256, "ymm", 32),
+        (Length::Evex128, "xmm", 32),
+    ];
+    let opcode = |prefix, map, code, wide| Opcode::new(prefix, map, code, wide);
+    let (add, fused) = (
+        opcode(Prefix::None, Map::M0F, 0x58, false),
+        opcode(Prefix::P66, Map::M0F38, 0xb8, true),
+    );
+    let (shuffle, load) = (
+        opcode(Prefix::None, Map::M0F, 0xc6, false),
+        opcode(Prefix::None, Map::M0F, 0x10, false),
+    );
+    for (length, name, count) in forms {
+        let evex = matches!(length, Length::Evex128 | Length::Evex256 | Length::Evex512);
+        for a in 0..count {
+            for b in 0..count {
+                for c in (0..count).step_by(if evex { 3 } else { 1 }) {
+                    // A VEX instruction would be shorter, and so is what the decoder may show.
+                    let text = format!("{name}{a}, {name}{b}, {name}{c}");
+                    let all = Masked::ALL;
+                    one(&format!("vaddps {text}"), |out| out.wide(length, add, all, (a, b, Rm::Reg(c)), None));
+                    one(&format!("vfmadd231pd {text}"), |out| {
+                        out.wide(length, fused, all, (a, b, Rm::Reg(c)), None)
+                    });
+                    one(&format!("vshufps {text}, 0x88"), |out| {
+                        out.wide(length, shuffle, all, (a, b, Rm::Reg(c)), Some(0x88))
+                    });
+                    if evex {
+                        let mask = 1 + a % 7;
+                        let masked = Masked { mask, zeroed: true };
+                        one(&format!("vaddps {name}{a}{{k{mask}}}{{z}}, {name}{b}, {name}{c}"), |out| {
+                            out.wide(length, add, masked, (a, b, Rm::Reg(c)), None)
+                        });
+                    }
+                }
+            }
+            for (mem, text) in memories() {
+                one(&format!("vmovups {name}{a}, {text}"), |out| {
+                    out.wide(length, load, Masked::ALL, (a, 0, Rm::Mem(mem)), None)
+                });
+                one(&format!("vaddps {name}{a}, {name}9, {text}"), |out| {
+                    out.wide(length, add, Masked::ALL, (a, 9, Rm::Mem(mem)), None)
+                });
+            }
+        }
+    }
+    let compare = opcode(Prefix::None, Map::M0F, 0xc2, false);
+    let blend = opcode(Prefix::P66, Map::M0F38, 0x65, false);
+    for mask in 1..8 {
+        one(&format!("vcmpltps k{mask}, zmm17, zmm30"), |out| {
+            out.wide(Length::Evex512, compare, Masked::ALL, (mask, 17, Rm::Reg(30)), Some(1))
+        });
+        let masked = Masked { mask, zeroed: false };
+        one(&format!("vblendmps zmm20{{k{mask}}}, zmm4, zmm31"), |out| {
+            out.wide(Length::Evex512, blend, masked, (20, 4, Rm::Reg(31)), None)
+        });
+        let and = opcode(Prefix::None, Map::M0F, 0x41, false);
+        one(&format!("kandw k{mask}, k2, k5"), |out| {
+            out.wide(Length::Vex256, and, Masked::ALL, (mask, 2, Rm::Reg(5)), None)
+        });
+    }
+    one("vbroadcastss ymm3, [rcx]", |out| out.broadcast(Length::Vex256, 4, Xmm(3), Mem::Base(Gpr(1), 0)));
+    one("vbroadcastsd zmm3, [rcx]", |out| out.broadcast(Length::Evex512, 8, Xmm(3), Mem::Base(Gpr(1), 0)));
+    one("vzeroupper", Assembler::vzeroupper);
+    one("and rsp, 0xFFFFFFFFFFFFFFC0", |out| out.align(Gpr(4), 64));
+}
+
+#[test]
+fn numbers_and_vectors_that_come_later() {
+    let mut assembler = Assembler::default();
+    let at = assembler.subtract_later(Gpr(4));
+    let load = Opcode::new(Prefix::None, Map::M0F, 0x10, false);
+    let pattern = Mem::Vector(0x0102_0304_0506_0708);
+    assembler.wide(Length::Vex256, load, Masked::ALL, (1, 0, Rm::Mem(pattern)), None);
+    assembler.set_later(at, 0x1234);
+    let length = assembler.len();
+    let bytes = assembler.finish().unwrap();
+    assert!(decoded(&bytes[..length]).starts_with("sub rsp, 0x1234"));
+    let vector = length.next_multiple_of(64);
+    assert!(bytes[vector..vector + 64].chunks(8).all(|part| part == 0x0102_0304_0506_0708u64.to_le_bytes()));
+    let loads = Decoder::with_ip(64, &bytes[..length], 0, DecoderOptions::NONE).iter().nth(1).unwrap();
+    assert_eq!(loads.memory_displacement64(), vector as u64);
 }
 
 #[test]

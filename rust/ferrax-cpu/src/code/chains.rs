@@ -74,15 +74,11 @@ impl ChainFunction {
         Ok(None)
     }
 
-    /// Inputs and outputs.
-    pub fn blocks(&self) -> usize {
-        self.sizes.len()
-    }
 
     /// Computes so many lanes of blocks: of the inputs, then of the outputs.
     ///
     /// # Safety
-    /// There are as many pointers as [`Self::blocks`], each valid for so many lanes, or for one element where the input is
+    /// There are a pointer for each input and output, each valid for so many lanes, or for one element where the input is
     /// one; no output overlaps an input.
     pub unsafe fn run(&self, pointers: &[*mut u8], lanes: usize) {
         debug_assert_eq!(pointers.len(), self.sizes.len());

@@ -32,14 +32,22 @@ pub fn bind(
     if let Some(native) = native::bind(op, inputs, outputs, nested.backend().tuning())? {
         return Ok(Some(native));
     }
-    Ok(Some(match op {
-        Op::Cond(op) => branches::cond(op, shared, nested)?,
-        Op::While(op) => while_loop(op, shared, nested)?,
-        Op::Scan(op) => scan(op, shared, nested)?,
-        Op::Sweeps(op) => sweeps::sweeps(op, nested)?,
-        _ => return Ok(None),
-    }))
+    let steps = match op {
+        Op::Cond(_) => 1.0,
+        Op::Scan(op) => op.length.as_const().map_or(UNKNOWN_STEPS, |length| length as f64),
+        _ => UNKNOWN_STEPS,
+    };
+    nested.repeated(steps, |nested| match op {
+        Op::Cond(op) => branches::cond(op, shared, nested).map(Some),
+        Op::While(op) => while_loop(op, shared, nested).map(Some),
+        Op::Scan(op) => scan(op, shared, nested).map(Some),
+        Op::Sweeps(op) => sweeps::sweeps(op, nested).map(Some),
+        _ => Ok(None),
+    })
 }
+
+/// Steps that a loop is taken to have, where nothing says how many.
+const UNKNOWN_STEPS: f64 = 64.0;
 
 #[derive(Debug)]
 struct WhileLoop {

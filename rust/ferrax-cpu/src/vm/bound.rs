@@ -14,12 +14,14 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::Place;
+use super::chains::ChainStep;
 use super::flat::Flat;
 use super::pick::{Indices, JumpStep, Picks};
 use super::rect::Rect;
 use super::reduction::{Apply, Fold, Progress, connect, folds, wanted};
-use super::section::{Context, Entry, Instr, Layout, LoadStep, Section, build};
+use super::section::{Context, Entry, Instr, Layout, LoadStep, Section, build, work};
 use crate::alloc::Buffer;
+use crate::code;
 use crate::pool;
 use crate::tuning::{Threads, Tuning};
 
@@ -92,6 +94,7 @@ impl Section {
             + size_of_val(&*self.loads_before)
             + size_of_val(&*self.loads)
             + size_of_val(&*self.instrs)
+            + self.chains.iter().map(ChainStep::bytes).sum::<usize>()
             + size_of_val(&*self.stores)
             + size_of_val(&*self.results)
     }
@@ -124,12 +127,12 @@ impl Operands<'_> {
 
 impl Bound {
     /// Prepares a launch. `region` tells for each operand (by number) in which memory it lies: operands of one region
-    /// may overlap, those of others do not. Of the first `cut` loops parts may be run ([`Bound::run_part`]). Linear in
-    /// the operands.
+    /// may overlap, those of others do not. Of the first `cut` loops parts may be run ([`Bound::run_part`]), and all is run
+    /// about so many `times`. Linear in the operands.
     pub fn new(
         launch: &Launch,
         tuning: &'static Tuning,
-        cut: usize,
+        (cut, times): (usize, f64),
         region: &dyn Fn(u32) -> u32,
     ) -> Result<Bound> {
         let kernel = &launch.kernel;
@@ -155,6 +158,7 @@ impl Bound {
             direct: schedule.direct,
             accumulators: &accumulator_places,
             shares: &shares,
+            code: times * work_of(launch) >= tuning.code && code::wanted()?.is_some(),
         };
         let main = build(&context, &kernel.body, &mut layout, &stores_of(Stage::Main), &wanted)?;
         connect(&mut folds, &main, &schedule, &layout.entries)?;
@@ -472,6 +476,12 @@ impl Bound {
     }
 }
 
+/// The work of a launch, in additions.
+fn work_of(launch: &Launch) -> f64 {
+    let instructions = launch.kernel.body.instructions().iter();
+    launch.iterations() as f64 * instructions.map(|instruction| work(instruction.op)).sum::<f64>()
+}
+
 /// Counts the ways that a kernel goes.
 fn count(launch: &Launch, schedule: &Schedule, main: &Section, folds: &[Fold]) {
     let (kernel, tile) = (&launch.kernel, schedule.tile);
@@ -697,6 +707,11 @@ impl Worker<'_> {
                 // sources'. `lanes` is at most a tile.
                 unsafe { function(count, at(to), at(a), at(b), at(c)) };
             }
+            // SAFETY: `build` gave each place a slot for a tile, or one element where the chain reads one; results have
+            // slots of their own.
+            Instr::Chain { step } => unsafe {
+                section.chains[step as usize].run(self.table.as_ptr(), lanes);
+            },
             // SAFETY: the tile is inside the kernel's extents, for which the operand is valid.
             Instr::Load { step } => unsafe { self.load(&section.loads[step as usize], true) },
             Instr::Rows { to, axis } | Instr::Cols { to, axis } => {

@@ -4,6 +4,7 @@
 use smallvec::SmallVec;
 
 use super::Place;
+use super::chains::ChainStep;
 use super::isa::BlockFn;
 use super::pick::{Indices, JumpStep, Picks};
 use super::rect::{Rect, TransferFn};
@@ -33,6 +34,10 @@ pub enum Line {
         to: Place,
     },
     Pick(Box<PickLine>),
+    Chain {
+        step: Box<ChainStep>,
+        lanes: usize,
+    },
 }
 
 /// A transfer at indices that differ between elements.
@@ -62,6 +67,7 @@ impl Line {
                 let jump = JumpStep { place: jump.place + first, ..jump };
                 Line::Jump { jump, from: from + first, to: to + first }
             }
+            Line::Chain { step, lanes } => Line::Chain { step: Box::new(step.shifted(first)), lanes },
             Line::Pick(mut line) => {
                 (line.from, line.to) = (line.from + first, line.to + first);
                 line.jumps.iter_mut().for_each(|jump| jump.place += first);
@@ -83,6 +89,7 @@ impl Line {
         unsafe {
             let at = |place: Place| *table.add(place as usize);
             match self {
+                Line::Chain { step, lanes } => step.run(table, *lanes),
                 &Line::Apply { function, lanes, to, a, b, c } => function(lanes, at(to), at(a), at(b), at(c)),
                 Line::Transfer { function, rect, from, to } => function(rect, at(*from), at(*to)),
                 &Line::Jump { jump, from, to } => {
@@ -206,6 +213,11 @@ impl Flat {
             Instr::Apply { function, to, a, b, c, one } => {
                 let lanes = if one { 1 } else { lanes };
                 self.lines.push(Line::Apply { function, lanes, to, a, b, c });
+                Some(())
+            }
+            Instr::Chain { step } => {
+                let step = Box::new(section.chains[step as usize].clone());
+                self.lines.push(Line::Chain { step, lanes });
                 Some(())
             }
             Instr::Load { step } => self.copy(&section.loads[step as usize], tile),

@@ -17,8 +17,8 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::Place;
+use super::chains::{ChainStep, Open};
 use super::isa::BlockFn;
-
 use super::ops;
 use super::pick::{JumpStep, PickFn, Picks};
 use super::rect::TransferFn;
@@ -128,6 +128,10 @@ pub enum Instr {
         c: Place,
         one: bool,
     },
+    /// Several operations at once.
+    Chain {
+        step: u32,
+    },
     /// A load that is copied, or one at computed indices.
     Load {
         step: u32,
@@ -154,6 +158,7 @@ pub struct Section {
     pub loads_before: Vec<LoadStep>,
     pub loads: Vec<LoadStep>,
     pub instrs: Vec<Instr>,
+    pub chains: Vec<ChainStep>,
     pub stores: Vec<StoreStep>,
     /// Where each register that was asked for is, and whether it is uniform.
     pub results: Vec<Place>,
@@ -177,29 +182,34 @@ pub struct Context<'a> {
     pub accumulators: &'a [Place],
     /// Whether operand `store` may share memory with an operand that is read.
     pub shares: &'a [bool],
+    /// Whether operations become chains of machine code.
+    pub code: bool,
 }
 
 /// A store that a value is computed or copied to: its entry, and the elements between rows that are apart.
 #[derive(Clone, Copy)]
-struct Direct {
-    place: Place,
+pub(super) struct Direct {
+    pub place: Place,
     row: Option<usize>,
 }
 
-struct Builder<'a> {
-    context: &'a Context<'a>,
-    body: &'a Body,
+pub(super) struct Builder<'a> {
+    pub context: &'a Context<'a>,
+    pub body: &'a Body,
     layout: &'a mut Layout,
-    section: Section,
-    places: Vec<Option<Place>>,
-    uniform: Vec<bool>,
+    pub section: Section,
+    pub places: Vec<Option<Place>>,
+    pub uniform: Vec<bool>,
     /// The same along the columns of a tile.
     by_rows: Vec<bool>,
     invariant: Vec<bool>,
-    last_use: Vec<usize>,
+    pub last_use: Vec<usize>,
     free: [Vec<Place>; 4],
     owned: FxHashMap<Place, usize>,
-    lanes: usize,
+    pub lanes: usize,
+    pub open: Open,
+    /// Registers that chains compute, which have places of their own.
+    pub chained: Vec<bool>,
 }
 
 /// Prepares `body`. `wanted` registers are kept in places; stores are those of
@@ -225,6 +235,8 @@ pub fn build(
         free: Default::default(),
         owned: FxHashMap::default(),
         lanes: context.tile.lanes(),
+        open: Open::default(),
+        chained: vec![false; count],
     };
     builder.analyse(stores, wanted);
     builder.emit(stores, wanted)?;
@@ -321,7 +333,7 @@ impl Builder<'_> {
     }
 
     /// Whether the result has the bits of the argument.
-    fn renames(&self, instruction: &Instruction) -> bool {
+    pub(super) fn renames(&self, instruction: &Instruction) -> bool {
         match instruction.op {
             ScalarOp::Bitcast => true,
             ScalarOp::Convert => {
@@ -334,7 +346,7 @@ impl Builder<'_> {
     }
 
     /// The bits of what is a constant once a kernel has its sizes.
-    fn known(&self, op: ScalarOp) -> Option<u64> {
+    pub(super) fn known(&self, op: ScalarOp) -> Option<u64> {
         match op {
             ScalarOp::Const { bits } => Some(bits),
             ScalarOp::Param { index } => self.context.params.get(index as usize).copied(),
@@ -343,7 +355,7 @@ impl Builder<'_> {
     }
 
     /// A scratch slot for a block of elements of `size` bytes.
-    fn take(&mut self, size: usize) -> Place {
+    pub(super) fn take(&mut self, size: usize) -> Place {
         let class = size.trailing_zeros() as usize;
         let place = match self.free[class].pop() {
             Some(place) => place,
@@ -353,13 +365,13 @@ impl Builder<'_> {
         place
     }
 
-    fn release(&mut self, place: Place) {
+    pub(super) fn release(&mut self, place: Place) {
         if let Some(class) = self.owned.remove(&place) {
             self.free[class].push(place);
         }
     }
 
-    fn place(&self, reg: Reg) -> Result<Place> {
+    pub(super) fn place(&self, reg: Reg) -> Result<Place> {
         self.places[reg.0 as usize].ok_or_else(|| internal_error!("register {} has no place", reg.0))
     }
 
@@ -375,6 +387,15 @@ impl Builder<'_> {
             if self.last_use[index] == 0 {
                 continue;
             }
+            let dies = dying.remove(&index).unwrap_or_default();
+            if self.joins(index, instruction) {
+                self.join(index, instruction)?;
+                self.open.outlive(dies);
+                continue;
+            }
+            if self.open.has(instruction) {
+                self.close(index, &direct)?;
+            }
             let place = match instruction.op {
                 op if let Some(bits) = self.known(op) => self.layout.constant(bits, instruction.ty.size(), 1),
                 ScalarOp::Input { operand, part } => {
@@ -388,16 +409,25 @@ impl Builder<'_> {
                 }
             };
             self.places[index] = Some(place);
-            for reg in dying.remove(&index).unwrap_or_default() {
-                // Renamed values share a place, which the first holder outlives.
-                if !self.renames(&instructions[reg.0 as usize])
-                    && let Some(place) = self.places[reg.0 as usize]
-                {
-                    self.release(place);
-                }
+            if self.open.is_empty() {
+                self.release_all(dies);
+            } else {
+                self.open.outlive(dies);
             }
         }
-        Ok(())
+        self.close(instructions.len(), &direct)
+    }
+
+    /// Lets go of the places of registers that are needed no more.
+    pub(super) fn release_all(&mut self, registers: impl IntoIterator<Item = Reg>) {
+        for reg in registers {
+            let number = reg.0 as usize;
+            // Renamed values share a place, which the first holder outlives.
+            let owns = self.chained[number] || !self.renames(&self.body.instructions()[number]);
+            if owns && let Some(place) = self.places[number] {
+                self.release(place);
+            }
+        }
     }
 
     fn walk(&self, operand: u32, map: &Map, part: u8, element: usize, part_bytes: usize) -> Walk {
@@ -570,7 +600,7 @@ impl Builder<'_> {
         })
     }
 
-    fn apply(&mut self, index: usize, instruction: &Instruction, direct: Option<Place>) -> Result<Place> {
+    pub(super) fn apply(&mut self, index: usize, instruction: &Instruction, direct: Option<Place>) -> Result<Place> {
         let args = &instruction.args;
         let mut places: SmallVec<[Place; 3]> = SmallVec::new();
         for &arg in args {
@@ -616,19 +646,22 @@ impl Builder<'_> {
         };
         let to = direct.unwrap_or_else(|| self.take(to_ty.size()));
         self.section.instrs.push(make(function, to, &places, false));
-        self.section.cost += match instruction.op {
-            ScalarOp::Math(_) => 12.0,
-            ScalarOp::Div | ScalarOp::Rem | ScalarOp::Sqrt => 4.0,
-            _ => 1.0,
-        } * (to_ty.size().max(arg.size()) as f64 / 4.0);
+        self.section.cost += self.cost(index);
         for place in temporary {
             self.release(place);
         }
         Ok(to)
     }
 
+    /// The work of an instruction for a lane, in additions of four bytes.
+    pub(super) fn cost(&self, index: usize) -> f64 {
+        let instruction = &self.body.instructions()[index];
+        let of = instruction.args.iter().map(|&arg| self.body.type_of(arg).size());
+        work(instruction.op) * (of.fold(instruction.ty.size(), usize::max) as f64 / 4.0)
+    }
+
     /// A uniform value as a block.
-    fn splat(&mut self, reg: Reg, place: Place, temporary: &mut SmallVec<[Place; 3]>) -> Place {
+    pub(super) fn splat(&mut self, reg: Reg, place: Place, temporary: &mut SmallVec<[Place; 3]>) -> Place {
         let size = self.body.type_of(reg).size();
         if let Some(bits) = self.known(self.body.instructions()[reg.0 as usize].op) {
             return self.layout.constant(bits, size, self.lanes);
@@ -758,6 +791,16 @@ impl Builder<'_> {
         }
         self.section.results = results;
         Ok(self.section)
+    }
+}
+
+/// The work of an operation, in additions.
+pub(super) fn work(op: ScalarOp) -> f64 {
+    match op {
+        ScalarOp::Input { .. } | ScalarOp::Index { .. } | ScalarOp::Const { .. } | ScalarOp::Param { .. } => 0.0,
+        ScalarOp::Math(_) => 12.0,
+        ScalarOp::Div | ScalarOp::Rem | ScalarOp::Sqrt => 4.0,
+        _ => 1.0,
     }
 }
 
