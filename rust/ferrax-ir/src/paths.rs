@@ -70,6 +70,7 @@ paths! {
     ProductTiny = "product: tiny",
     ProductThin = "product: thin",
     ProductRow = "product: a row",
+    ProductVector = "product: a matrix and a vector",
     ProductLarge = "product: large",
     ProductIntegers = "product: integers",
     ProductPieces = "product: pieces",

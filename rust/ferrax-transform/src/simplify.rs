@@ -41,7 +41,7 @@ struct Rewrite {
 static REWRITES: &[Rewrite] = &[
     Rewrite { law: "op(broadcast(scalar), y) = op(scalar, y)", apply: scalar_operand },
     Rewrite {
-        law: "x + 0 = x (floats: -0.0), x - 0 = x, x * 1 = x, x / 1 = x, x | 0 = x, …",
+        law: "x + 0 = x (floats: -0.0), x - 0 = x, x * 1 = x, x / 1 = x, x | 0 = x, max(x, -inf) = x, …",
         apply: neutral,
     },
     Rewrite { law: "x * -1 = -x, 0 - x = -x (floats: -0.0 - x)", apply: to_negation },
@@ -226,6 +226,7 @@ fn is_neutral(op: Binary, literal: Literal, right: bool) -> bool {
     let float_zero = |negative: bool| {
         value.to_f64().is_some_and(|zero| zero == 0.0 && zero.is_sign_negative() == negative)
     };
+    let infinite = |value: f64| literal.value.to_f64() == Some(value);
     let all_ones = value == Scalar::from_i64(value.dtype(), -1) || (kind == Kind::Bool && value.bits() == 1);
     match (op, kind) {
         // A complex product or quotient with 1 turns infinities into NaN.
@@ -240,6 +241,8 @@ fn is_neutral(op: Binary, literal: Literal, right: bool) -> bool {
             right && value.is_zero()
         }
         (Binary::And, Kind::Bool | Kind::Signed | Kind::Unsigned) => all_ones,
+        (Binary::Max, Kind::Float) => infinite(f64::NEG_INFINITY),
+        (Binary::Min, Kind::Float) => infinite(f64::INFINITY),
         _ => false,
     }
 }

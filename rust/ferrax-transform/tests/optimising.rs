@@ -80,6 +80,9 @@ fn neutral_elements() {
         assert_eq!(with_literal(Binary::Add, F32, -0.0, right), 0);
         assert_eq!(with_literal(Binary::And, Bool, 1.0, right), 0);
         assert_eq!(with_literal(Binary::Or, I32, 0.0, right), 0);
+        assert_eq!(with_literal(Binary::Max, F32, f64::NEG_INFINITY, right), 0);
+        assert_eq!(with_literal(Binary::Min, F32, f64::INFINITY, right), 0);
+        assert_eq!(with_literal(Binary::Max, F32, f64::INFINITY, right), 1);
         // -0.0 + 0.0 is 0.0; x * 0 is NaN for infinities; products of complex
         // numbers with 1 are not exact.
         assert_eq!(with_literal(Binary::Add, F32, 0.0, right), 1);

@@ -19,4 +19,4 @@ mod select;
 mod vector;
 
 pub use self::select::{Runtime, emit};
-pub use self::vector::{Isa, emit_chain};
+pub use self::vector::{ChainCode, Isa, MOST_LANES, emit_chain};

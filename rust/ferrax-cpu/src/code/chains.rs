@@ -18,7 +18,7 @@ const KEPT: usize = 2048;
 const KEPT_BYTES: usize = 16 << 20;
 
 /// Bytes of a step's lanes of a block, at most.
-const STEP: usize = 16 * 8;
+const STEP: usize = ferrax_x86::MOST_LANES * 8;
 
 /// A chain's function.
 #[derive(Debug)]
@@ -60,13 +60,14 @@ impl ChainFunction {
 
     #[cfg(target_arch = "x86_64")]
     pub(super) fn made(chain: Chain, isa: super::Isa) -> Result<Option<ChainFunction>> {
-        let block = arena::publish(&ferrax_x86::emit_chain(&chain, isa)?);
+        let code = ferrax_x86::emit_chain(&chain, isa)?;
+        let block = arena::publish(&code.bytes);
         Path::Chain.take_if(block.is_some());
         Path::ChainRefused.take_if(block.is_none());
         let outputs = chain.outputs.iter().map(|&output| (chain.body.type_of(output), false));
         let size = |(ty, uniform): (ScalarType, bool)| if uniform { 0 } else { ty.size() };
         let sizes = chain.inputs.iter().copied().chain(outputs).map(size).collect();
-        Ok(block.map(|block| ChainFunction { chain, block, lanes: isa.lanes(), sizes }))
+        Ok(block.map(|block| ChainFunction { chain, block, lanes: code.lanes, sizes }))
     }
 
     #[cfg(not(target_arch = "x86_64"))]

@@ -21,6 +21,7 @@ use super::copy::{CopyLoop, StridedCopy, byte_strides};
 use super::matrices::{Matrices, SHORT};
 use super::panels::{self, Panels};
 use super::thin::{self, TINY};
+use super::vectors;
 use crate::alloc::Buffer;
 use crate::call::{Call, Kernel};
 use crate::pool;
@@ -35,6 +36,12 @@ struct Side {
     /// Brings the operand into batch, free, contracted order first.
     copy: Option<(StridedCopy, usize)>,
     batch_strides: SmallVec<[isize; 4]>,
+}
+
+impl Side {
+    fn strides(&self) -> [isize; 2] {
+        [self.free_stride, self.contracted_stride]
+    }
 }
 
 #[derive(Debug)]
@@ -96,6 +103,9 @@ pub fn bind(
     match way {
         _ if dtype.is_integer() => Path::ProductIntegers,
         Some((_, path)) => path,
+        None if dtype.is_float() && m * n * k > TINY && vectors::are([m, n], [left_side.strides(), right_side.strides()]) => {
+            Path::ProductVector
+        }
         None => Path::ProductLarge,
     }
     .take();
@@ -417,8 +427,9 @@ fn blas<T: Blas>(of: &Matrices) {
     }
 }
 
-fn float<T: Blas + thin::Real, const W: usize, const HALF: usize>(of: &Matrices) {
-    if !thin::multiply::<T, W, HALF>(of) {
+fn float<T: Blas + vectors::Lanes, const W: usize, const HALF: usize>(of: &Matrices) {
+    let is_tiny = of.m * of.n * of.k <= TINY;
+    if !thin::multiply::<T, W, HALF>(of) && (is_tiny || !vectors::multiply::<T>(of)) {
         blas::<T>(of);
     }
 }

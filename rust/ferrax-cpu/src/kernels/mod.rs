@@ -17,6 +17,7 @@ pub mod reference;
 mod singles;
 pub mod sort;
 mod thin;
+mod vectors;
 pub mod windows;
 
 use ferrax_compile::{Argument, Path};

@@ -55,7 +55,7 @@ struct Block {
     uniform: Option<i32>,
 }
 
-pub(super) fn assign(lowered: &Lowered, chain: &Chain, isa: Isa) -> Result<Vec<u8>> {
+pub(super) fn assign(lowered: &Lowered, chain: &Chain, isa: Isa, lanes: usize) -> Result<Vec<u8>> {
     let mut uses: FxHashMap<Source, VecDeque<usize>> = FxHashMap::default();
     for (number, micro) in lowered.micros.iter().enumerate() {
         for &arg in &micro.args {
@@ -80,7 +80,7 @@ pub(super) fn assign(lowered: &Lowered, chain: &Chain, isa: Isa) -> Result<Vec<u
         blocks: Vec::new(),
     };
     assign.place_blocks(chain);
-    assign.function(lowered)
+    assign.function(lowered, lanes)
 }
 
 impl Assign<'_> {
@@ -98,7 +98,7 @@ impl Assign<'_> {
         }
     }
 
-    fn function(mut self, lowered: &Lowered) -> Result<Vec<u8>> {
+    fn function(mut self, lowered: &Lowered, lanes: usize) -> Result<Vec<u8>> {
         let saved: SmallVec<[Gpr; 5]> = POINTERS[SAVED..]
             .iter()
             .copied()
@@ -116,7 +116,7 @@ impl Assign<'_> {
         for (number, micro) in lowered.micros.iter().enumerate() {
             self.micro(number, micro)?;
         }
-        self.out.alu_int(Alu::Add, Width::W64, RAX, self.isa.lanes() as i32);
+        self.out.alu_int(Alu::Add, Width::W64, RAX, lanes as i32);
         self.out.alu(Alu::Cmp, Width::W64, RAX, RSI);
         self.out.jump_if(Condition::Below, begin);
         self.out.vzeroupper();

@@ -3,7 +3,7 @@
 //! Elements of eight bytes are two values, the first lanes and the last ones. How truth is held, `masks` says.
 
 use ferrax_compile::chain::Chain;
-use ferrax_ir::scalar::{Reg, ScalarOp, ScalarType};
+use ferrax_ir::scalar::{Instruction, Reg, ScalarOp, ScalarType};
 use ferrax_ir::{Result, internal_error};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -69,7 +69,7 @@ pub(super) fn lower(chain: &Chain, isa: Isa) -> Result<Lowered> {
     chain.outputs.iter().for_each(|output| needed[output.0 as usize] = true);
     for (number, instruction) in instructions.iter().enumerate().rev() {
         if needed[number] {
-            instruction.args.iter().for_each(|arg| needed[arg.0 as usize] = true);
+            reads(chain, instruction).into_iter().for_each(|reg| needed[reg.0 as usize] = true);
         }
     }
     let mut lower = Lower {
@@ -86,10 +86,11 @@ pub(super) fn lower(chain: &Chain, isa: Isa) -> Result<Lowered> {
             ScalarOp::Input { .. } => {}
             ScalarOp::Const { bits } => lower.parts[number] = lower.constant(instruction.ty, bits),
             op => {
-                for &arg in &instruction.args {
-                    lower.load(arg);
+                reads(chain, instruction).into_iter().for_each(|arg| lower.load(arg));
+                match chosen(chain, instruction) {
+                    Some((code, [a, b])) => lower.parts[number] = lower.chosen(code, instruction.ty, a, b),
+                    None => lower.operation(reg, op, instruction.ty, &instruction.args)?,
                 }
-                lower.operation(reg, op, instruction.ty, &instruction.args)?;
             }
         }
         for (output, _) in chain.outputs.iter().enumerate().filter(|(_, output)| **output == reg) {
@@ -97,6 +98,38 @@ pub(super) fn lower(chain: &Chain, isa: Isa) -> Result<Lowered> {
         }
     }
     Ok(lower.out)
+}
+
+/// A factor or what is added to a product, and whether it is negated: there are instructions for all signs.
+fn signed(chain: &Chain, arg: Reg) -> (Reg, bool) {
+    let instruction = &chain.body.instructions()[arg.0 as usize];
+    if instruction.op == ScalarOp::Neg { (instruction.args[0], true) } else { (arg, false) }
+}
+
+/// A choice by a comparison of what is chosen from, as one instruction: `MIN` and `MAX` give their first operand where it is
+/// less or greater, and else the second one.
+fn chosen(chain: &Chain, instruction: &Instruction) -> Option<(u8, [Reg; 2])> {
+    let &[holds, then, otherwise] = &instruction.args[..] else { return None };
+    let compared = &chain.body.instructions()[holds.0 as usize];
+    if instruction.op != ScalarOp::Select || compared.op != ScalarOp::Lt || !instruction.ty.is_float() {
+        return None;
+    }
+    match compared.args[..] {
+        [a, b] if [a, b] == [then, otherwise] => Some((MIN, [a, b])),
+        [a, b] if [b, a] == [then, otherwise] => Some((MAX, [b, a])),
+        _ => None,
+    }
+}
+
+/// What an operation reads.
+fn reads(chain: &Chain, instruction: &Instruction) -> SmallVec<[Reg; 3]> {
+    match chosen(chain, instruction) {
+        Some((_, of)) => of.into_iter().collect(),
+        None if instruction.op == ScalarOp::Fma => {
+            instruction.args.iter().map(|&arg| signed(chain, arg).0).collect()
+        }
+        None => instruction.args.clone(),
+    }
 }
 
 /// A constant's bits, as often as eight bytes hold them.
@@ -226,6 +259,7 @@ impl Lower<'_> {
             ScalarOp::Select => Some(self.select(args[0], &of[1], &of[2], ty)?),
             ScalarOp::Bitcast => Some(of[0].clone()),
             ScalarOp::Convert => Some(self.convert(ty, from, args[0], &of[0])?),
+            ScalarOp::Fma => Some(self.fused(ty, args)),
             _ if ty.is_float() => self.of_floats(op, ty, &of),
             _ => self.of_integers(op, ty, &of),
         };
@@ -272,16 +306,6 @@ impl Lower<'_> {
             ScalarOp::Abs => {
                 Some(self.each(float(AND, ty), None, &[of[0].clone(), self.same(&of[0], !sign)]))
             }
-            ScalarOp::Fma => Some(
-                (0..of[0].len())
-                    .map(|part| {
-                        let args = [of[0][part], of[1][part], of[2][part]];
-                        // The form that overwrites its first factor; others follow it in the table.
-                        let fused = (self.isa.length(), second(0xa8, wide), None);
-                        self.micro(Shape::Fused, fused, Class::Vector, &args)
-                    })
-                    .collect(),
-            ),
             ScalarOp::Min | ScalarOp::Max => Some(
                 (0..of[0].len())
                     .map(|part| self.extreme(operation == ScalarOp::Min, ty, of[0][part], of[1][part]))
@@ -291,9 +315,40 @@ impl Lower<'_> {
         }
     }
 
+    /// `a * b + c` and its forms of other signs, of which those that overwrite their first factor are named.
+    fn fused(&mut self, ty: ScalarType, args: &[Reg]) -> Parts {
+        let args: SmallVec<[(Reg, bool); 3]> =
+            args.iter().map(|&arg| signed(self.chain, arg)).collect();
+        let code = match (args[0].1 != args[1].1, args[2].1) {
+            (false, false) => 0xa8,
+            (false, true) => 0xaa,
+            (true, false) => 0xac,
+            (true, true) => 0xae,
+        };
+        let of: SmallVec<[Parts; 3]> = args.iter().map(|&(arg, _)| self.parts(arg)).collect();
+        let form = (self.isa.length(), second(code, ty == ScalarType::F64), None);
+        let fused = |part: usize| {
+            let args = [of[0][part], of[1][part], of[2][part]];
+            self.micro(Shape::Fused, form, Class::Vector, &args)
+        };
+        (0..of[0].len()).map(fused).collect()
+    }
+
+    fn chosen(&mut self, code: u8, ty: ScalarType, a: Reg, b: Reg) -> Parts {
+        let of = [self.parts(a), self.parts(b)];
+        self.each(float(code, ty), None, &of)
+    }
+
     /// The lesser of two floats, or the greater. Each of both orders gives its second operand where the two are equal or have
     /// no order: the bits of equal numbers differ in the sign of zero alone. NaN wins, the first one of two.
     fn extreme(&mut self, least: bool, ty: ScalarType, a: Source, b: Source) -> Source {
+        let bound = match (a, b) {
+            (Source::Constant(bits), x) | (x, Source::Constant(bits)) => self.bounded(least, ty, bits, x),
+            _ => None,
+        };
+        if let Some(bound) = bound {
+            return bound;
+        }
         let (code, zeros) = if least { (MIN, OR) } else { (MAX, AND) };
         let first = self.plain(float(code, ty), &[a, b]);
         let other = self.plain(float(code, ty), &[b, a]);
@@ -302,6 +357,20 @@ impl Lower<'_> {
         let chosen = self.blend(ty, ordered, both, first);
         let is_nan = self.compare_floats(UNORDERED, ty, a, a);
         self.blend(ty, is_nan, a, chosen)
+    }
+
+    /// The lesser of a float and a number, or the greater: what is equal to the number, or is none, stays as it is. Of
+    /// zeros the greater is the positive one, which -0 becomes by adding it.
+    fn bounded(&mut self, least: bool, ty: ScalarType, bits: u64, x: Source) -> Option<Source> {
+        let wide = ty == ScalarType::F64;
+        let number = if wide { f64::from_bits(bits) } else { f64::from(f32::from_bits(bits as u32)) };
+        let stays = number != 0.0 || number.is_sign_negative() != least;
+        if number.is_nan() || (least && !stays) {
+            return None;
+        }
+        let bound = Source::Constant(bits);
+        let chosen = self.plain(float(if least { MIN } else { MAX }, ty), &[bound, x]);
+        Some(if stays { chosen } else { self.plain(float(0x58, ty), &[chosen, bound]) })
     }
 
     fn of_integers(&mut self, operation: ScalarOp, ty: ScalarType, of: &[Parts]) -> Option<Parts> {

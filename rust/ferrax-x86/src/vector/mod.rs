@@ -1,14 +1,16 @@
 //! Chains (`ferrax_compile::chain`) as machine code over vector registers: AVX2 with FMA, or AVX-512.
 //!
-//! In: a chain. Out: a function that goes through blocks, so many lanes at a time ([`Isa::lanes`]), with all that is between
+//! In: a chain. Out: a function that goes through blocks, some registers of lanes at a time, with all that is between
 //! inputs and outputs in registers. Operations become [`Micro`] instructions over values of one machine register each
-//! (`lower`): an element of eight bytes takes two. Then registers are given and bytes written in one pass (`assign`).
+//! (`lower`): an element of eight bytes takes two. Where registers suffice, several steps go side by side (`together`), so
+//! that instructions need not wait for one another. Then registers are given and bytes written in one pass (`assign`).
 //!
 //! Cost: near-linear in the chain.
 
 mod assign;
 mod lower;
 mod masks;
+mod together;
 
 use ferrax_compile::chain::Chain;
 use ferrax_ir::Result;
@@ -24,8 +26,8 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// Lanes of a step: those of a register of elements of four bytes.
-    pub const fn lanes(self) -> usize {
+    /// Lanes of a register of elements of four bytes.
+    const fn lanes(self) -> usize {
         self.bytes() / 4
     }
 
@@ -46,11 +48,27 @@ impl Isa {
     }
 }
 
-/// The function `extern fn(pointers: *const *mut u8, lanes: usize)` of a chain: of its inputs, then of its outputs. The number of lanes
-/// is a multiple of [`Isa::lanes`], and not zero. No output may overlap an input. Errors: the chain is not sound.
-pub fn emit_chain(chain: &Chain, isa: Isa) -> Result<Vec<u8>> {
+/// A chain as a function.
+#[derive(Debug)]
+pub struct ChainCode {
+    /// `extern fn(pointers: *const *mut u8, lanes: usize)`: of the inputs, then of the outputs. No output may overlap an
+    /// input.
+    pub bytes: Vec<u8>,
+    /// What lanes are a multiple of, and not zero.
+    pub lanes: usize,
+}
+
+/// Lanes of a step of a function, at most.
+pub const MOST_LANES: usize = 64;
+
+/// The function of a chain. Errors: the chain is not sound.
+pub fn emit_chain(chain: &Chain, isa: Isa) -> Result<ChainCode> {
     chain.verify()?;
-    assign::assign(&lower::lower(chain, isa)?, chain, isa)
+    let lowered = lower::lower(chain, isa)?;
+    let steps = together::steps(&lowered, isa);
+    let lanes = steps * isa.lanes();
+    let bytes = assign::assign(&together::together(lowered, chain, isa, steps), chain, isa, lanes)?;
+    Ok(ChainCode { bytes, lanes })
 }
 
 /// What an instruction reads.
