@@ -142,7 +142,9 @@ impl Builder<'_> {
         let outputs: SmallVec<[u32; 4]> =
             members.iter().copied().filter(|&member| self.last_use[member as usize] >= next).collect();
         chain.outputs = outputs.iter().map(|member| known[member]).collect();
-        let function = if members.len() > 1 { ChainFunction::of(chain)? } else { None };
+        let several = |&member: &u32| matches!(self.body.instructions()[member as usize].op, ScalarOp::Math(_));
+        let pays = members.len() > 1 || members.first().is_some_and(several);
+        let function = if pays { ChainFunction::of(chain)? } else { None };
         let direct_place = |member: u32| direct.get(&member).map(|direct| direct.place);
         if let Some(function) = function {
             let mut places = inputs;
