@@ -21,6 +21,12 @@ FUNCTIONS = {
     "`tanh(exp(sin(x)))`": (1, lambda lib, x: lib.jnp.tanh(lib.jnp.exp(lib.jnp.sin(x)))),
     "sum of `log1p(abs(x)**1.7)`": (1, lambda lib, x: lib.jnp.sum(lib.jnp.log1p(abs(x) ** 1.7))),
 }
+# Some ten operations and more on each element.
+ACTIVATIONS = {
+    "gelu": lambda lib, x: lib.jax.nn.gelu(x),
+    "silu": lambda lib, x: lib.jax.nn.silu(x),
+    "a polynomial of degree 6": lambda lib, x: lib.jnp.polyval(lib.jnp.arange(1.0, 8.0), x),
+}
 
 
 def _exp(library):
@@ -50,6 +56,12 @@ ROWS = [
              function, numpy=True, torch=True)
         for name, (operands, function) in FUNCTIONS.items()
         for size, count in SIZES.items()
+    ),
+    *(
+        case(f"`{name}` of {size} floats", [VALUES[:count]], function)
+        for name, function in ACTIVATIONS.items()
+        for size, count in SIZES.items()
+        if size in ("100k", "1M")
     ),
     timed("`exp` of 10M floats, repeated", "ms", 6.0, _exp),
     Row("page faults of each such run", "", 0.0, _exp_faults),

@@ -26,6 +26,8 @@ X86 = "rust/ferrax-x86/src/"
 LINALG = "rust/ferrax-linalg/src/"
 CPU = "rust/ferrax-cpu/src/"
 KERNELS = CPU + "kernels/"
+VM = CPU + "vm/"
+CODE = CPU + "code/"
 CONTROL = CPU + "control/"
 PYTHON = "python/ferrax/_src/"
 TESTS = "tests/python/"
@@ -694,6 +696,33 @@ FAULTS = [
         "false",
         "a value that is needed after a function was called",
         TESTS + "test_native_loops.py::test_a_loop_agrees_with_jax",
+    ),
+    Fault(
+        "chain-lost-register", "kernel: machine code", X86 + "vector/assign.rs",
+        "matches!(source, Source::Value(_)) && «next != usize::MAX» && !self.slots",
+        "false",
+        "a kernel with more values than registers",
+        TESTS + "test_native_kernels.py::test_a_program_agrees_with_jax",
+    ),
+    Fault(
+        "chain-last-lanes", "kernel: machine code", CODE + "chains.rs",
+        "let rest = «lanes - whole»;",
+        "0",
+        "a number of elements that steps do not divide: the last ones are not computed",
+        TESTS + "test_native_kernels.py::test_a_program_agrees_with_jax",
+    ),
+    Fault(
+        "chain-let-go", "kernel: machine code", VM + "chains.rs",
+        "members.iter().copied().filter(|&member| «self.last_use[member as usize] >= next»).collect();",
+        "self.last_use[member as usize] > next",
+        "a value that the instruction needs before which a chain ends",
+        TESTS + "test_native_kernels.py::test_a_program_agrees_with_jax",
+    ),
+    Fault(
+        "vector-product-rest", "product: a matrix and a vector", KERNELS + "vectors.rs",
+        "let rest = mask(«of.terms - whole»);",
+        "LANES",
+        "terms that vectors do not divide: those of the next row are added",
     ),
     Fault(
         "branch-beside", "branch: results beside operands whose place they have", CONTROL + "branches.rs",

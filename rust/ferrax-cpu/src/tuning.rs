@@ -147,7 +147,7 @@ impl Tuning {
         products: Products {
             serial: 1 << 19,
             pieces: 8,
-            least_piece: 256,
+            least_piece: 128,
             multiple: 16,
             panel_piece: 512,
             units: 16,

@@ -329,6 +329,23 @@ fn plain<T: Copy>(of: &Matrices, zero: T, fused: impl Fn(T, T, T) -> T) {
     }
 }
 
+/// [`plain`] of sizes that are known: all is in registers.
+fn sized<T: Blas, const M: usize, const N: usize, const K: usize>(of: &Matrices) {
+    let (left, right, out) = (of.left.cast::<T>(), of.right.cast::<T>(), of.out.cast::<T>());
+    // SAFETY: the product has these sizes.
+    unsafe {
+        let at = |p: usize, j: usize| *right.offset(p as isize * of.right_row + j as isize * of.right_col);
+        let right: [[T; N]; K] = std::array::from_fn(|p| std::array::from_fn(|j| at(p, j)));
+        for i in 0..M {
+            let at = |p: usize| *left.offset(i as isize * of.left_row + p as isize * of.left_col);
+            let left: [T; K] = std::array::from_fn(at);
+            let sum = |j: usize| (0..K).fold(T::ZERO, |sum, p| T::fused(left[p], right[p][j], sum));
+            let sums: [T; N] = std::array::from_fn(sum);
+            *out.offset(i as isize * of.out_row).cast() = sums;
+        }
+    }
+}
+
 /// Has the `gemm` crate look at the machine's caches, which it does once.
 pub(crate) fn settle() {
     let (one, mut out) = ([1f32], [0f32]);
@@ -399,7 +416,15 @@ impl Blas for gemm::c64 {
 
 fn blas<T: Blas>(of: &Matrices) {
     if of.m * of.n * of.k <= TINY {
-        return plain(of, T::ZERO, T::fused);
+        return match [of.m, of.n, of.k] {
+            [2, 2, 2] => sized::<T, 2, 2, 2>(of),
+            [3, 3, 3] => sized::<T, 3, 3, 3>(of),
+            [4, 4, 4] => sized::<T, 4, 4, 4>(of),
+            [2, 1, 2] => sized::<T, 2, 1, 2>(of),
+            [3, 1, 3] => sized::<T, 3, 1, 3>(of),
+            [4, 1, 4] => sized::<T, 4, 1, 4>(of),
+            _ => plain(of, T::ZERO, T::fused),
+        };
     }
     // SAFETY: the strides walk the operands' matrices, whose sizes were checked at bind.
     unsafe {
