@@ -15,7 +15,7 @@ fn the_vector_vm_gives_what_cases_say() {
         for (tuning, run) in
             TUNINGS.into_iter().flat_map(|tuning| case.runs.iter().map(move |run| (tuning, run)))
         {
-            let bound = Bound::new(&case.launch, tuning, 0, &|operand| operand).unwrap();
+            let bound = Bound::new(&case.launch, tuning, (0, 1.0), &|operand| operand).unwrap();
             // Aligned, as buffers are: words hold the bytes.
             let mut memory: Vec<Vec<u64>> = run
                 .operands

@@ -42,7 +42,7 @@ fn binding_asks_once_where_each_operand_lies() {
     for step in &plan.steps {
         let Step::Kernel { launch, operands } = step else { continue };
         let asked = Cell::new(0);
-        Bound::new(launch, &Tuning::CPU, 0, &|operand| {
+        Bound::new(launch, &Tuning::CPU, (0, 1.0), &|operand| {
             asked.set(asked.get() + 1);
             operand
         })

@@ -219,14 +219,10 @@ fn wide_forms() {
         (Length::Evex128, "xmm", 32),
     ];
     let opcode = |prefix, map, code, wide| Opcode::new(prefix, map, code, wide);
-    let (add, fused) = (
-        opcode(Prefix::None, Map::M0F, 0x58, false),
-        opcode(Prefix::P66, Map::M0F38, 0xb8, true),
-    );
-    let (shuffle, load) = (
-        opcode(Prefix::None, Map::M0F, 0xc6, false),
-        opcode(Prefix::None, Map::M0F, 0x10, false),
-    );
+    let (add, fused) =
+        (opcode(Prefix::None, Map::M0F, 0x58, false), opcode(Prefix::P66, Map::M0F38, 0xb8, true));
+    let (shuffle, load) =
+        (opcode(Prefix::None, Map::M0F, 0xc6, false), opcode(Prefix::None, Map::M0F, 0x10, false));
     for (length, name, count) in forms {
         let evex = matches!(length, Length::Evex128 | Length::Evex256 | Length::Evex512);
         for a in 0..count {
@@ -235,7 +231,9 @@ fn wide_forms() {
                     // A VEX instruction would be shorter, and so is what the decoder may show.
                     let text = format!("{name}{a}, {name}{b}, {name}{c}");
                     let all = Masked::ALL;
-                    one(&format!("vaddps {text}"), |out| out.wide(length, add, all, (a, b, Rm::Reg(c)), None));
+                    one(&format!("vaddps {text}"), |out| {
+                        out.wide(length, add, all, (a, b, Rm::Reg(c)), None)
+                    });
                     one(&format!("vfmadd231pd {text}"), |out| {
                         out.wide(length, fused, all, (a, b, Rm::Reg(c)), None)
                     });

@@ -47,7 +47,10 @@ pub(crate) struct Held {
 pub(crate) fn hold() -> Held {
     // Settled before a fork, as all that is made once.
     let _ = super::wanted();
-    Held { _chains: Box::new(super::chains::known()), open: OPEN.lock().unwrap_or_else(PoisonError::into_inner) }
+    Held {
+        _chains: Box::new(super::chains::known()),
+        open: OPEN.lock().unwrap_or_else(PoisonError::into_inner),
+    }
 }
 
 /// In a child of a fork: what its parent fills is the parent's.

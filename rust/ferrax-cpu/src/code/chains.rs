@@ -1,12 +1,13 @@
 //! Chains (`ferrax_compile::chain`) as functions, one for all kernels that do the same to their blocks.
 
 use std::hash::{BuildHasher, BuildHasherDefault};
+use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferrax_compile::chain::Chain;
+use ferrax_ir::Result;
 use ferrax_ir::paths::Path;
 use ferrax_ir::scalar::ScalarType;
-use ferrax_ir::Result;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 
@@ -19,6 +20,8 @@ const KEPT_BYTES: usize = 16 << 20;
 
 /// Bytes of a step's lanes of a block, at most.
 const STEP: usize = ferrax_x86::MOST_LANES * 8;
+/// Blocks whose last lanes are on the stack.
+const FEW: usize = 8;
 
 /// A chain's function.
 #[derive(Debug)]
@@ -75,7 +78,6 @@ impl ChainFunction {
         Ok(None)
     }
 
-
     /// Computes so many lanes of blocks: of the inputs, then of the outputs.
     ///
     /// # Safety
@@ -94,19 +96,33 @@ impl ChainFunction {
             return;
         }
         // The last lanes are a step of their own, in memory that is long enough for one.
-        let mut room: SmallVec<[u64; 8 * STEP / 8]> = SmallVec::from_elem(0, self.sizes.len() * STEP / 8);
-        let room = room.as_mut_ptr().cast::<u8>();
+        let mut few = [const { MaybeUninit::<u64>::uninit() }; FEW * STEP / 8];
+        let mut many = Vec::new();
+        let room: *mut u8 = if self.sizes.len() <= FEW {
+            few.as_mut_ptr().cast()
+        } else {
+            many.resize(self.sizes.len() * STEP / 8, 0u64);
+            many.as_mut_ptr().cast()
+        };
         let inputs = self.chain.inputs.len();
         let place = |block: usize| {
             let (from, size) = (pointers[block], self.sizes[block]);
-            if size == 0 { (from, from) } else { (from.wrapping_add(whole * size), room.wrapping_add(block * STEP)) }
+            if size == 0 {
+                (from, from)
+            } else {
+                (from.wrapping_add(whole * size), room.wrapping_add(block * STEP))
+            }
         };
         let step: SmallVec<[*mut u8; 8]> = (0..self.sizes.len())
             .map(|block| {
                 let (from, to) = place(block);
                 if block < inputs && self.sizes[block] > 0 {
-                    // SAFETY: `rest` elements of the input are left, and the room has place for more lanes than that.
-                    unsafe { std::ptr::copy_nonoverlapping(from, to, rest * self.sizes[block]) };
+                    // SAFETY: `rest` elements of the input are left, and the room has place for a step's lanes, which are
+                    // more than that.
+                    unsafe {
+                        to.write_bytes(0, self.lanes * self.sizes[block]);
+                        std::ptr::copy_nonoverlapping(from, to, rest * self.sizes[block]);
+                    }
                 }
                 to
             })

@@ -7,9 +7,9 @@
 mod arena;
 #[cfg(target_arch = "x86_64")]
 mod calls;
-mod chains;
 #[cfg(test)]
 mod chain_tests;
+mod chains;
 #[cfg(test)]
 mod tests;
 

@@ -103,7 +103,10 @@ pub fn bind(
     match way {
         _ if dtype.is_integer() => Path::ProductIntegers,
         Some((_, path)) => path,
-        None if dtype.is_float() && m * n * k > TINY && vectors::are([m, n], [left_side.strides(), right_side.strides()]) => {
+        None if dtype.is_float()
+            && m * n * k > TINY
+            && vectors::are([m, n], [left_side.strides(), right_side.strides()]) =>
+        {
             Path::ProductVector
         }
         None => Path::ProductLarge,

@@ -251,14 +251,36 @@ macro_rules! ways {
 
 #[cfg(target_arch = "x86_64")]
 ways!(
-    singles, f32, 8, _mm256_setzero_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_fmadd_ps,
-    _mm256_add_ps, _mm256_maskload_ps, _mm256_maskstore_ps, i32, super::reduced_singles
+    singles,
+    f32,
+    8,
+    _mm256_setzero_ps,
+    _mm256_loadu_ps,
+    _mm256_storeu_ps,
+    _mm256_set1_ps,
+    _mm256_fmadd_ps,
+    _mm256_add_ps,
+    _mm256_maskload_ps,
+    _mm256_maskstore_ps,
+    i32,
+    super::reduced_singles
 );
 
 #[cfg(target_arch = "x86_64")]
 ways!(
-    doubles, f64, 4, _mm256_setzero_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_fmadd_pd,
-    _mm256_add_pd, _mm256_maskload_pd, _mm256_maskstore_pd, i64, super::reduced_doubles
+    doubles,
+    f64,
+    4,
+    _mm256_setzero_pd,
+    _mm256_loadu_pd,
+    _mm256_storeu_pd,
+    _mm256_set1_pd,
+    _mm256_fmadd_pd,
+    _mm256_add_pd,
+    _mm256_maskload_pd,
+    _mm256_maskstore_pd,
+    i64,
+    super::reduced_doubles
 );
 
 /// The sum of the lanes of each vector, in pairs.

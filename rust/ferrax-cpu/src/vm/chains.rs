@@ -142,7 +142,8 @@ impl Builder<'_> {
         let outputs: SmallVec<[u32; 4]> =
             members.iter().copied().filter(|&member| self.last_use[member as usize] >= next).collect();
         chain.outputs = outputs.iter().map(|member| known[member]).collect();
-        let several = |&member: &u32| matches!(self.body.instructions()[member as usize].op, ScalarOp::Math(_));
+        let several =
+            |&member: &u32| matches!(self.body.instructions()[member as usize].op, ScalarOp::Math(_));
         let pays = members.len() > 1 || members.first().is_some_and(several);
         let function = if pays { ChainFunction::of(chain)? } else { None };
         let direct_place = |member: u32| direct.get(&member).map(|direct| direct.place);
@@ -155,7 +156,8 @@ impl Builder<'_> {
                 self.chained[member as usize] = true;
                 places.push(place);
             }
-            self.section.cost += members.iter().map(|&member| self.cost_in_chain(member as usize)).sum::<f64>();
+            self.section.cost +=
+                members.iter().map(|&member| self.cost_in_chain(member as usize)).sum::<f64>();
             self.section.instrs.push(Instr::Chain { step: self.section.chains.len() as u32 });
             self.section.chains.push(ChainStep { function, places });
         } else {

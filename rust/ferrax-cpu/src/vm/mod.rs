@@ -10,6 +10,7 @@
 //! | `pick` | loads at computed indices |
 //! | `fold`, `tree` | reductions of blocks: of any order, and of floats in a fixed one |
 //! | `section` | bodies as block instructions over places |
+//! | `stores` | where values are stored, and which are computed there |
 //! | `chains` | instructions that follow one another as one function of machine code |
 //! | `bound`, `reduction`, `accumulate` | a launch made ready, its run, its accumulators and what they take |
 //! | `flat` | small kernels as straight lines of calls |
@@ -26,6 +27,7 @@ pub mod pick;
 pub mod rect;
 pub mod reduction;
 pub mod section;
+mod stores;
 pub mod transfer;
 pub mod tree;
 

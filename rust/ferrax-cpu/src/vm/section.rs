@@ -11,7 +11,7 @@
 
 use ferrax_compile::schedule::{Map, Nest, PerAxis, Span, Tile};
 use ferrax_compile::{Jumps, Kernel};
-use ferrax_ir::scalar::{Body, Instruction, Reg, ScalarOp, ScalarType, Value};
+use ferrax_ir::scalar::{Body, Instruction, Reg, ScalarOp, ScalarType};
 use ferrax_ir::{Result, Scalar, internal_error};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -22,7 +22,7 @@ use super::isa::BlockFn;
 use super::ops;
 use super::pick::{JumpStep, PickFn, Picks};
 use super::rect::TransferFn;
-use super::transfer::{is_native, load_fn, part_size, store_fn};
+use super::transfer::{is_native, load_fn, part_size};
 
 /// The work of a load at an index of its own, in additions.
 const PICKED: f64 = 8.0;
@@ -190,13 +190,13 @@ pub struct Context<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Direct {
     pub place: Place,
-    row: Option<usize>,
+    pub row: Option<usize>,
 }
 
 pub(super) struct Builder<'a> {
     pub context: &'a Context<'a>,
     pub body: &'a Body,
-    layout: &'a mut Layout,
+    pub layout: &'a mut Layout,
     pub section: Section,
     pub places: Vec<Option<Place>>,
     pub uniform: Vec<bool>,
@@ -244,7 +244,7 @@ pub fn build(
 }
 
 impl Builder<'_> {
-    fn load_map(&self, operand: u32) -> Option<&Map> {
+    pub(super) fn load_map(&self, operand: u32) -> Option<&Map> {
         self.context.nest.loads.get(operand as usize)
     }
 
@@ -430,7 +430,7 @@ impl Builder<'_> {
         }
     }
 
-    fn walk(&self, operand: u32, map: &Map, part: u8, element: usize, part_bytes: usize) -> Walk {
+    pub(super) fn walk(&self, operand: u32, map: &Map, part: u8, element: usize, part_bytes: usize) -> Walk {
         Walk {
             operand,
             offset: map.offset as isize * element as isize + isize::from(part) * part_bytes as isize,
@@ -445,14 +445,14 @@ impl Builder<'_> {
     }
 
     /// Byte strides of a map along the rows and columns of a tile.
-    fn tile_strides(&self, map: &Map, element: usize) -> (isize, isize) {
+    pub(super) fn tile_strides(&self, map: &Map, element: usize) -> (isize, isize) {
         let along =
             |span: Option<Span>| span.map_or(0, |span| map.strides[span.axis] as isize * element as isize);
         (along(self.context.tile.row), along(self.context.tile.col))
     }
 
     /// Whether a tile is one dense run of elements of `element` bytes, wherever it lies and however it is cut.
-    fn is_dense(&self, strides: (isize, isize), element: usize) -> bool {
+    pub(super) fn is_dense(&self, strides: (isize, isize), element: usize) -> bool {
         let tile = self.context.tile;
         let Some(col) = tile.col else { return true };
         let extent = self.context.nest.extents[col.axis];
@@ -464,7 +464,7 @@ impl Builder<'_> {
     }
 
     /// Whether a load is read where it lies.
-    fn lies(&self, operand: u32, instruction: &Instruction, map: &Map, uniform: bool) -> bool {
+    pub(super) fn lies(&self, operand: u32, instruction: &Instruction, map: &Map, uniform: bool) -> bool {
         let apart = |arg: &Reg| self.lanes > 1 && !self.uniform[arg.0 as usize];
         if instruction.args.iter().any(apart) {
             return false;
@@ -600,7 +600,12 @@ impl Builder<'_> {
         })
     }
 
-    pub(super) fn apply(&mut self, index: usize, instruction: &Instruction, direct: Option<Place>) -> Result<Place> {
+    pub(super) fn apply(
+        &mut self,
+        index: usize,
+        instruction: &Instruction,
+        direct: Option<Place>,
+    ) -> Result<Place> {
         let args = &instruction.args;
         let mut places: SmallVec<[Place; 3]> = SmallVec::new();
         for &arg in args {
@@ -671,133 +676,14 @@ impl Builder<'_> {
         self.section.instrs.push(make(ops::copy(size, true), to, &[place], false));
         to
     }
-
-    /// Where a store goes densely and alone, the value is computed, or copied by its load, in place:
-    /// for each register that can be, where. Rows of a load that nothing else uses may be apart.
-    fn direct_stores(&mut self, stores: &[usize], wanted: &[Reg]) -> Result<FxHashMap<u32, Direct>> {
-        let mut direct = FxHashMap::default();
-        for &index in stores {
-            let store = self.context.kernel.stores[index];
-            let dtype = self.context.kernel.operands[store.operand as usize].dtype;
-            let Value::Real(reg) = store.value else { continue };
-            let map = &self.context.nest.stores[index];
-            let element = dtype.size();
-            let instruction = &self.body.instructions()[reg.0 as usize];
-            let uniform = self.uniform[reg.0 as usize];
-            let strides = self.tile_strides(map, element);
-            let dense = self.is_dense(strides, element);
-            let (fits, row) = match instruction.op {
-                ScalarOp::Input { operand, .. } => match self.load_map(operand) {
-                    Some(load) if !self.lies(operand, instruction, load, uniform) => {
-                        let apart = usize::try_from(strides.0).ok().map(|stride| stride / element);
-                        let alone = load.guards.is_none() && self.uses(reg, stores, wanted) == 1;
-                        let by_rows = !dense && alone && strides.1 == element as isize && strides.0 > 0;
-                        (dense || by_rows, apart.filter(|_| by_rows))
-                    }
-                    _ => (false, None),
-                },
-                ScalarOp::Const { .. } | ScalarOp::Param { .. } | ScalarOp::Index { .. } => (false, None),
-                _ => (dense && !self.renames(instruction), None),
-            };
-            if fits
-                && !uniform
-                && is_native(dtype)
-                && !self.context.shares[store.operand as usize]
-                && !direct.contains_key(&reg.0)
-            {
-                let place = self.layout.entry(Entry::Moving);
-                let walk = self.walk(store.operand, map, 0, element, element);
-                self.section.stores.push(StoreStep { walk, place, transfer: None });
-                direct.insert(reg.0, Direct { place, row });
-            }
-        }
-        Ok(direct)
-    }
-
-    /// How many instructions, stores and accumulators use a register.
-    fn uses(&self, reg: Reg, stores: &[usize], wanted: &[Reg]) -> usize {
-        let args = self.body.instructions().iter().flat_map(|instruction| &instruction.args);
-        let stored = stores
-            .iter()
-            .flat_map(|&store| ferrax_compile::registers(self.context.kernel.stores[store].value));
-        args.chain(wanted).copied().chain(stored).filter(|&used| used == reg).count()
-    }
-
-    fn finish(mut self, stores: &[usize], wanted: &[Reg]) -> Result<Section> {
-        let mut results = Vec::new();
-        for &reg in wanted {
-            let place = self.place(reg)?;
-            results.push(if self.uniform[reg.0 as usize] && !self.context.direct {
-                let mut temporary = SmallVec::new();
-                self.splat(reg, place, &mut temporary)
-            } else {
-                place
-            });
-        }
-        // Stores over memory that is also read come last, and from places of their own.
-        let mut ordered: SmallVec<[usize; 8]> = stores.into();
-        ordered.sort_by_key(|&index| self.context.shares[self.context.kernel.stores[index].operand as usize]);
-        for index in ordered {
-            let store = self.context.kernel.stores[index];
-            let dtype = self.context.kernel.operands[store.operand as usize].dtype;
-            let map = self.context.nest.stores[index].clone();
-            let (element, part_bytes) = (dtype.size(), part_size(dtype));
-            let strides = self.tile_strides(&map, element);
-            for (part, reg) in (0u8..).zip(ferrax_compile::registers(store.value)) {
-                let place = self.place(reg)?;
-                let walk = self.walk(store.operand, &map, part, element, part_bytes);
-                // Computed in place already?
-                let done = |step: &StoreStep| {
-                    step.transfer.is_none()
-                        && step.place == place
-                        && step.walk.operand == walk.operand
-                        && step.walk.offset == walk.offset
-                };
-                if self.section.stores.iter().any(done) {
-                    continue;
-                }
-                let size = self.body.type_of(reg).size();
-                let uniform = self.uniform[reg.0 as usize];
-                let dense = self.is_dense(strides, element) && element == part_bytes && is_native(dtype);
-                let shared = self.context.shares[store.operand as usize];
-                self.section.cost += if dense { 0.5 } else { 2.0 };
-                if dense && !shared {
-                    let to = self.layout.entry(Entry::Moving);
-                    self.section.stores.push(StoreStep { walk, place: to, transfer: None });
-                    let one = self.context.tile.col.is_none();
-                    self.section.instrs.push(make(ops::copy(size, uniform && !one), to, &[place], one));
-                    continue;
-                }
-                let moving = matches!(self.layout.entries[place as usize], Entry::Moving);
-                let from = if uniform && self.lanes > 1 {
-                    let mut temporary = SmallVec::new();
-                    self.splat(reg, place, &mut temporary)
-                } else if shared && moving {
-                    let own = self.take(size);
-                    self.section.instrs.push(make(ops::copy(size, false), own, &[place], uniform));
-                    own
-                } else {
-                    place
-                };
-                let transfer = Transfer {
-                    function: store_fn(dtype)?,
-                    row_stride: strides.0,
-                    col_stride: strides.1,
-                    block_stride: None,
-                };
-                let place = self.layout.entry(Entry::Moving);
-                self.section.stores.push(StoreStep { walk, place, transfer: Some((transfer, from)) });
-            }
-        }
-        self.section.results = results;
-        Ok(self.section)
-    }
 }
 
 /// The work of an operation, in additions.
 pub(super) fn work(op: ScalarOp) -> f64 {
     match op {
-        ScalarOp::Input { .. } | ScalarOp::Index { .. } | ScalarOp::Const { .. } | ScalarOp::Param { .. } => 0.0,
+        ScalarOp::Input { .. } | ScalarOp::Index { .. } | ScalarOp::Const { .. } | ScalarOp::Param { .. } => {
+            0.0
+        }
         ScalarOp::Math(_) => 12.0,
         ScalarOp::Div | ScalarOp::Rem | ScalarOp::Sqrt => 4.0,
         _ => 1.0,
@@ -809,7 +695,7 @@ fn is_native_or_part(dtype: ferrax_ir::DType, uniform: bool) -> bool {
     is_native(dtype) || (uniform && dtype.parts() == 2)
 }
 
-fn make(function: BlockFn, to: Place, sources: &[Place], one: bool) -> Instr {
+pub(super) fn make(function: BlockFn, to: Place, sources: &[Place], one: bool) -> Instr {
     let a = sources.first().copied().unwrap_or(to);
     let b = sources.get(1).copied().unwrap_or(a);
     let c = sources.get(2).copied().unwrap_or(b);

@@ -115,7 +115,12 @@ impl Assembler {
 
     /// Subtracts a number from a register that [`Assembler::set_later`] says.
     pub fn subtract_later(&mut self, register: Gpr) -> usize {
-        self.integer(super::Width::W64, super::Form::before(&[0x81], 4), super::Alu::Sub as u8, Rm::Reg(register.0));
+        self.integer(
+            super::Width::W64,
+            super::Form::before(&[0x81], 4),
+            super::Alu::Sub as u8,
+            Rm::Reg(register.0),
+        );
         self.int(0);
         self.bytes.len() - 4
     }

@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 
 use super::{Class, Isa, Lowered, Micro, Shape, Source};
 use crate::encode::{
-    Alu, Assembler, Condition, Gpr, Length, Map, Masked, Mem, Opcode, Prefix, R8, R9, R10, R11, R12, R13, R14,
-    R15, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP, Rm, Width, Xmm,
+    Alu, Assembler, Condition, Gpr, Length, Map, Masked, Mem, Opcode, Prefix, R8, R9, R10, R11, R12, R13,
+    R14, R15, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP, Rm, Width, Xmm,
 };
 
 /// Registers that hold where blocks are; those after `SAVED` belong to the caller. Other blocks are looked up each time.

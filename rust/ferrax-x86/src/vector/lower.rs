@@ -300,9 +300,7 @@ impl Lower<'_> {
             return Some(self.each(third(if wide { 0x09 } else { 0x08 }, wide), Some(mode), of));
         }
         match operation {
-            ScalarOp::Neg => {
-                Some(self.each(float(XOR, ty), None, &[of[0].clone(), self.same(&of[0], sign)]))
-            }
+            ScalarOp::Neg => Some(self.each(float(XOR, ty), None, &[of[0].clone(), self.same(&of[0], sign)])),
             ScalarOp::Abs => {
                 Some(self.each(float(AND, ty), None, &[of[0].clone(), self.same(&of[0], !sign)]))
             }
@@ -317,8 +315,7 @@ impl Lower<'_> {
 
     /// `a * b + c` and its forms of other signs, of which those that overwrite their first factor are named.
     fn fused(&mut self, ty: ScalarType, args: &[Reg]) -> Parts {
-        let args: SmallVec<[(Reg, bool); 3]> =
-            args.iter().map(|&arg| signed(self.chain, arg)).collect();
+        let args: SmallVec<[(Reg, bool); 3]> = args.iter().map(|&arg| signed(self.chain, arg)).collect();
         let code = match (args[0].1 != args[1].1, args[2].1) {
             (false, false) => 0xa8,
             (false, true) => 0xaa,
@@ -425,7 +422,8 @@ impl Lower<'_> {
     fn narrowed(&mut self, parts: &Parts) -> Source {
         match self.isa {
             Isa::Avx2 => {
-                let words = self.with_byte(op(Prefix::None, Map::M0F, 0xc6, false), 0x88, &[parts[0], parts[1]]);
+                let words =
+                    self.with_byte(op(Prefix::None, Map::M0F, 0xc6, false), 0x88, &[parts[0], parts[1]]);
                 self.with_byte(third(0x00, true), 0xd8, &[words])
             }
             Isa::Avx512 => {
@@ -446,7 +444,9 @@ impl Lower<'_> {
         let upper = self.upper(from);
         [from, upper]
             .into_iter()
-            .map(|half| self.micro(Shape::Registers, (self.isa.length(), opcode, None), Class::Vector, &[half]))
+            .map(|half| {
+                self.micro(Shape::Registers, (self.isa.length(), opcode, None), Class::Vector, &[half])
+            })
             .collect()
     }
 

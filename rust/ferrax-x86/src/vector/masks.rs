@@ -8,9 +8,7 @@ use ferrax_ir::scalar::{Reg, ScalarOp, ScalarType};
 use ferrax_ir::{Result, internal_error};
 use smallvec::{SmallVec, smallvec};
 
-use super::lower::{
-    EQUAL, LESS, LESS_EQUAL, Lower, NOT_EQUAL, Parts, float, int, op, second, third,
-};
+use super::lower::{EQUAL, LESS, LESS_EQUAL, Lower, NOT_EQUAL, Parts, float, int, op, second, third};
 use super::{Class, Isa, Shape, Source};
 use crate::encode::{Length, Map, Prefix};
 

@@ -106,8 +106,14 @@ enum Shape {
     /// The destination is where others have their last operand.
     Extract,
     /// From or to a block, so many bytes beyond the step's first lane.
-    Load { block: u32, offset: i32 },
-    Store { block: u32, offset: i32 },
+    Load {
+        block: u32,
+        offset: i32,
+    },
+    Store {
+        block: u32,
+        offset: i32,
+    },
 }
 
 /// An instruction over values of one register.
