@@ -331,14 +331,14 @@ FAULTS = [
         TESTS + "test_runs_at_size.py::test_transposed_operands",
     ),
     Fault(
-        "section-shared-store", "kernel: in place", CPU + "vm/section.rs",
+        "section-shared-store", "kernel: in place", CPU + "vm/stores.rs",
         "&& «!self.context.shares[store.operand as usize]»",
         "true",
         "two results of an operand, the first of which is computed in its memory",
         TESTS + "test_moves.py::test_several_results_in_the_memory_of_one_operand",
     ),
     Fault(
-        "section-shared-last", "kernel: several results", CPU + "vm/section.rs",
+        "section-shared-last", "kernel: several results", CPU + "vm/stores.rs",
         "«ordered.sort_by_key(|&index| self.context.shares[self.context.kernel.stores[index].operand as usize]);»",
         "",
         "an operand that is joined to another one and updated in place by the same kernel",
@@ -712,7 +712,7 @@ FAULTS = [
         TESTS + "test_native_kernels.py::test_a_program_agrees_with_jax",
     ),
     Fault(
-        "chain-let-go", "kernel: machine code", VM + "chains.rs",
+        "chain-let-go", "kernel: machine code", VM + "collect.rs",
         "members.iter().copied().filter(|&member| «self.last_use[member as usize] >= next»).collect();",
         "self.last_use[member as usize] > next",
         "a value that the instruction needs before which a chain ends",

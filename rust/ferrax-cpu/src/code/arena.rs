@@ -38,24 +38,19 @@ pub struct Block {
 /// The chunk that is being filled, and where its free part begins.
 static OPEN: Mutex<Option<(Arc<Chunk>, usize)>> = Mutex::new(None);
 
-pub(crate) struct Held {
-    open: MutexGuard<'static, Option<(Arc<Chunk>, usize)>>,
-    _chains: Box<dyn std::any::Any>,
+/// Holds the lock of this module.
+pub fn hold() -> Open {
+    Open(OPEN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Holds the locks of this module through a fork.
-pub(crate) fn hold() -> Held {
-    // Settled before a fork, as all that is made once.
-    let _ = super::wanted();
-    Held {
-        _chains: Box::new(super::chains::known()),
-        open: OPEN.lock().unwrap_or_else(PoisonError::into_inner),
+/// What is being filled, held.
+pub struct Open(MutexGuard<'static, Option<(Arc<Chunk>, usize)>>);
+
+impl Open {
+    /// In a child of a fork: what its parent fills is the parent's.
+    pub fn forget(&mut self) {
+        *self.0 = None;
     }
-}
-
-/// In a child of a fork: what its parent fills is the parent's.
-pub(crate) fn in_child(held: &mut Held) {
-    *held.open = None;
 }
 
 /// Puts a function's code into memory; none if the system gives none.

@@ -21,7 +21,6 @@ use ferrax_ir::{Result, value_error};
 use ferrax_x86::Isa;
 
 use self::arena::Block;
-pub(crate) use self::arena::{Held, hold, in_child};
 pub use self::chains::ChainFunction;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use crate::vm;
@@ -66,6 +65,24 @@ fn best() -> Option<Isa> {
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 fn best() -> Option<Isa> {
     None
+}
+
+/// The locks of this module.
+pub(crate) struct Held {
+    open: arena::Open,
+    _known: Box<dyn std::any::Any>,
+}
+
+/// Holds them through a fork.
+pub(crate) fn hold() -> Held {
+    // Settled before a fork, as all that is made once.
+    let _ = wanted();
+    Held { _known: Box::new(chains::known()), open: arena::hold() }
+}
+
+/// In a child of a fork, which makes code in memory of its own.
+pub(crate) fn in_child(held: &mut Held) {
+    held.open.forget();
 }
 
 /// A function in memory that can be executed.

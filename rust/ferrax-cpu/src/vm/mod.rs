@@ -11,13 +11,14 @@
 //! | `fold`, `tree` | reductions of blocks: of any order, and of floats in a fixed one |
 //! | `section` | bodies as block instructions over places |
 //! | `stores` | where values are stored, and which are computed there |
-//! | `chains` | instructions that follow one another as one function of machine code |
+//! | `chains`, `collect` | instructions that follow one another as one function of machine code |
 //! | `bound`, `reduction`, `accumulate` | a launch made ready, its run, its accumulators and what they take |
 //! | `flat` | small kernels as straight lines of calls |
 
 mod accumulate;
 pub mod bound;
 pub mod chains;
+mod collect;
 pub mod flat;
 pub mod fold;
 pub mod isa;

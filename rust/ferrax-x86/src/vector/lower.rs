@@ -8,51 +8,15 @@ use ferrax_ir::{Result, internal_error};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
-use super::masks::Truth;
+use super::forms::{LESS_EQUAL, ORDERED, Parts, Truth, UNORDERED, float, int, op, second, third};
 use super::{Class, Isa, Lowered, Micro, Shape, Source};
 use crate::encode::{Length, Map, Opcode, Prefix};
-
-/// The values of an element: one, or two where it has eight bytes.
-pub(super) type Parts = SmallVec<[Source; 2]>;
-
-pub(super) const fn op(prefix: Prefix, map: Map, code: u8, wide: bool) -> Opcode {
-    Opcode::new(prefix, map, code, wide)
-}
-
-/// An instruction of floats, by its type.
-pub(super) const fn float(code: u8, ty: ScalarType) -> Opcode {
-    let wide = matches!(ty, ScalarType::F64);
-    op(if wide { Prefix::P66 } else { Prefix::None }, Map::M0F, code, wide)
-}
-
-/// An instruction of integers.
-pub(super) const fn int(code: u8, wide: bool) -> Opcode {
-    op(Prefix::P66, Map::M0F, code, wide)
-}
-
-/// One of the second map.
-pub(super) const fn second(code: u8, wide: bool) -> Opcode {
-    op(Prefix::P66, Map::M0F38, code, wide)
-}
-
-/// One of the third map, which has a byte.
-pub(super) const fn third(code: u8, wide: bool) -> Opcode {
-    op(Prefix::P66, Map::M0F3A, code, wide)
-}
 
 const MIN: u8 = 0x5d;
 const MAX: u8 = 0x5f;
 const AND: u8 = 0x54;
 const OR: u8 = 0x56;
 const XOR: u8 = 0x57;
-
-/// What comparisons are called in the byte of their instructions; of integers the first three are the same.
-pub(super) const EQUAL: u8 = 0;
-pub(super) const LESS: u8 = 1;
-pub(super) const LESS_EQUAL: u8 = 2;
-pub(super) const UNORDERED: u8 = 3;
-pub(super) const NOT_EQUAL: u8 = 4;
-pub(super) const ORDERED: u8 = 7;
 
 pub(super) struct Lower<'a> {
     pub isa: Isa,

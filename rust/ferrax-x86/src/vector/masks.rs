@@ -8,25 +8,10 @@ use ferrax_ir::scalar::{Reg, ScalarOp, ScalarType};
 use ferrax_ir::{Result, internal_error};
 use smallvec::{SmallVec, smallvec};
 
-use super::lower::{EQUAL, LESS, LESS_EQUAL, Lower, NOT_EQUAL, Parts, float, int, op, second, third};
+use super::forms::{EQUAL, LESS, LESS_EQUAL, NOT_EQUAL, Parts, Truth, float, int, op, second, third};
+use super::lower::Lower;
 use super::{Class, Isa, Shape, Source};
 use crate::encode::{Length, Map, Prefix};
-
-/// The forms of a truth that there are.
-#[derive(Clone, Default, Debug)]
-pub(super) struct Truth {
-    words: Option<Source>,
-    halves: Option<[Source; 2]>,
-}
-
-impl Truth {
-    fn of(parts: &[Source]) -> Truth {
-        match *parts {
-            [low, high] => Truth { words: None, halves: Some([low, high]) },
-            _ => Truth { words: parts.first().copied(), halves: None },
-        }
-    }
-}
 
 /// Instructions of mask registers.
 const KAND: u8 = 0x41;

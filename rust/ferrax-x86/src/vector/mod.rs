@@ -8,6 +8,7 @@
 //! Cost: near-linear in the chain.
 
 mod assign;
+mod forms;
 mod lower;
 mod masks;
 mod together;
