@@ -173,7 +173,7 @@ impl Blocks {
     pub const CPU: Blocks = Blocks {
         rows: usize::MAX,
         columns: usize::MAX,
-        lane_bytes: 16 << 10,
+        lane_bytes: 64 << 10,
         computed_lane_bytes: 64 << 10,
         strided: 1 << 12,
         lines: 1 << 14,

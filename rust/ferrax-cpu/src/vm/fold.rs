@@ -188,6 +188,19 @@ fn along<F: Fold>(values: &[F::T]) -> F::T {
     rest.iter().fold(halves(lanes, F::fold), |total, &value| F::fold(total, value))
 }
 
+/// Values into as many accumulators, by sixteens that stay in registers.
+#[inline(always)]
+fn into_each<F: Fold>(accumulators: &mut [F::T], values: &[F::T]) {
+    let (many, rest) = accumulators.as_chunks_mut::<16>();
+    let (chunks, values) = values.as_chunks::<16>();
+    for (lanes, chunk) in many.iter_mut().zip(chunks) {
+        *lanes = into_lanes::<F, 16>(*lanes, chunk);
+    }
+    for (accumulator, &value) in rest.iter_mut().zip(values) {
+        *accumulator = F::fold(*accumulator, value);
+    }
+}
+
 /// # Safety
 /// `block` holds `rows * cols` elements; `accumulators` as many as `SHAPE` says.
 #[inline(always)]
@@ -207,11 +220,7 @@ unsafe fn fold<F: Fold, const SHAPE: u8>(rows: usize, cols: usize, block: *const
         )
     };
     match SHAPE {
-        0 => {
-            for (accumulator, &value) in accumulators.iter_mut().zip(block) {
-                *accumulator = F::fold(*accumulator, value);
-            }
-        }
+        0 => into_each::<F>(accumulators, block),
         1 => {
             for (accumulator, row) in accumulators.iter_mut().zip(block.chunks_exact(cols)) {
                 *accumulator = F::fold(*accumulator, F::along(row));
@@ -219,9 +228,7 @@ unsafe fn fold<F: Fold, const SHAPE: u8>(rows: usize, cols: usize, block: *const
         }
         2 => {
             for row in block.chunks_exact(cols) {
-                for (accumulator, &value) in accumulators.iter_mut().zip(row) {
-                    *accumulator = F::fold(*accumulator, value);
-                }
+                into_each::<F>(accumulators, row);
             }
         }
         _ => accumulators[0] = F::fold(accumulators[0], F::along(block)),
