@@ -151,8 +151,8 @@ pub struct Blocks {
     /// Rows and columns of a tile, at most. Unlimited but for tests: a tile has about 24 KiB of registers.
     pub rows: usize,
     pub columns: usize,
-    /// Bytes of the lanes of trees side by side, for terms that are read where they lie (lanes stay in the
-    /// first-level cache) and for computed ones, of which a tile holds one row.
+    /// Bytes of the lanes of trees side by side, for terms that are read where they lie and for computed ones, of which a
+    /// tile holds one row. Lanes stay in the second-level cache: to read whole rows is worth more than to have them nearer.
     pub lane_bytes: usize,
     pub computed_lane_bytes: usize,
     /// Elements of a tile that is converted row by row: what fits into the first-level cache.
