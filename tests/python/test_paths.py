@@ -55,6 +55,10 @@ PROGRAMS = {
         lambda x: ferrax.vmap(lambda row: lax.dynamic_slice(x, (row, 0), (3, 96)))(jnp.asarray(ROWS)), (UPDATES,),
         lambda: along_rows(UPDATES, ROWS)),
     "product: pieces": (lambda a, b: a @ b, (A[:, :500], B[:500]), lambda: A[:, :500] @ B[:500].astype(float)),
+    "product: a matrix and a vector": (
+        lambda a, b: jnp.concatenate([a @ b, b[:70] @ a[:70], a.T @ a[:, 3], a[5] @ a.T]), (A[:, :500], B[:500, 0]),
+        lambda: np.concatenate([A[:, :500] @ B[:500, 0].astype(float), B[:70, 0].astype(float) @ A[:70, :500],
+                                A[:, :500].T @ A[:, 3].astype(float), A[5, :500].astype(float) @ A[:, :500].T])),
     "product: panels": (lambda a, b: a @ b, (A, B), lambda: A @ B.astype(float)),
     "product: pieces of panels": (lambda a, b: a @ b, (A, B), lambda: A @ B.astype(float)),
     "product: subtrees of panels": (lambda a, b: a @ b, (DEEP, WIDE), lambda: DEEP @ WIDE.astype(float)),
