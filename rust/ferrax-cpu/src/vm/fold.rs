@@ -188,16 +188,12 @@ fn along<F: Fold>(values: &[F::T]) -> F::T {
     rest.iter().fold(halves(lanes, F::fold), |total, &value| F::fold(total, value))
 }
 
-/// Values into as many accumulators, by sixteens that stay in registers.
+/// Values into as many accumulators. The value comes first: that of two which a NaN keeps is then not the one that is
+/// there already, which would be a store under a mask.
 #[inline(always)]
 fn into_each<F: Fold>(accumulators: &mut [F::T], values: &[F::T]) {
-    let (many, rest) = accumulators.as_chunks_mut::<16>();
-    let (chunks, values) = values.as_chunks::<16>();
-    for (lanes, chunk) in many.iter_mut().zip(chunks) {
-        *lanes = into_lanes::<F, 16>(*lanes, chunk);
-    }
-    for (accumulator, &value) in rest.iter_mut().zip(values) {
-        *accumulator = F::fold(*accumulator, value);
+    for (accumulator, &value) in accumulators.iter_mut().zip(values) {
+        *accumulator = F::fold(value, *accumulator);
     }
 }
 
