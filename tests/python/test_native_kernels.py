@@ -99,7 +99,7 @@ def test_a_program_agrees_with_jax(name):
     for a, b in zip(got, leaves(oracle(), name), strict=True):
         assert a.dtype == b.dtype and a.shape == b.shape
         if a.dtype.kind in "fcV":
-            loose = dict(rtol=2e-2, atol=2e-2) if a.dtype.itemsize == 2 else dict(rtol=2e-4, atol=2e-5)
+            loose = {"rtol": 2e-2, "atol": 2e-2} if a.dtype.itemsize == 2 else {"rtol": 2e-4, "atol": 2e-5}
             np.testing.assert_allclose(a.astype(complex), b.astype(complex), **loose)
         else:
             np.testing.assert_array_equal(a, b)
