@@ -158,6 +158,37 @@ fn random_chains() {
     }
 }
 
+/// Of one type, so that registers are full: operands are in memory, and their places are taken when they are needed no more.
+#[test]
+fn chains_of_many_values() {
+    let operations =
+        [ScalarOp::Add, ScalarOp::Mul, ScalarOp::Sub, ScalarOp::Fma, ScalarOp::Select, ScalarOp::Lt];
+    for seed in 0..300 {
+        let mut random = Random(seed);
+        let ty = if seed % 2 == 0 { ScalarType::F64 } else { ScalarType::F32 };
+        let mut chain = Chain::default();
+        let mut known: Vec<Reg> = (0..20).map(|number| chain.input(ty, number % 5 == 4)).collect();
+        let mut truths = vec![chain.input(ScalarType::Bool, false)];
+        for _ in 0..150 {
+            let op = operations[random.below(operations.len())];
+            let [a, b, c] = [0; 3].map(|_| known[random.below(known.len())]);
+            match op {
+                ScalarOp::Lt => truths.push(chain.push(op, ScalarType::Bool, &[a, b]).unwrap()),
+                ScalarOp::Select => {
+                    let truth = truths[random.below(truths.len())];
+                    known.push(chain.push(op, ty, &[truth, a, b]).unwrap());
+                }
+                ScalarOp::Fma => known.push(chain.push(op, ty, &[a, b, c]).unwrap()),
+                op => known.push(chain.push(op, ty, &[a, b]).unwrap()),
+            }
+        }
+        for _ in 0..30 {
+            chain.outputs.push(known[random.below(known.len())]);
+        }
+        check(&chain, &mut random, 1 + seed as usize % 70);
+    }
+}
+
 #[test]
 fn all_numbers_of_lanes() {
     let mut chain = Chain::default();

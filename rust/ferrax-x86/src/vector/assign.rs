@@ -41,6 +41,8 @@ struct Assign<'a> {
     registers: FxHashMap<Source, u8>,
     slots: FxHashMap<Source, i32>,
     free_slots: Vec<i32>,
+    /// Slots that the present instruction may still read.
+    read_slots: Vec<i32>,
     /// Slots so far: single elements are in the first ones.
     used_slots: i32,
     /// Registers that the present instruction uses.
@@ -75,6 +77,7 @@ pub(super) fn assign(lowered: &Lowered, chain: &Chain, isa: Isa, lanes: usize) -
         registers: FxHashMap::default(),
         slots: FxHashMap::default(),
         free_slots: Vec::new(),
+        read_slots: Vec::new(),
         used_slots: 0,
         pinned: SmallVec::new(),
         blocks: Vec::new(),
@@ -254,7 +257,7 @@ impl Assign<'_> {
         self.memory(source).map(Rm::Mem)
     }
 
-    /// Lets go of what an instruction needs last.
+    /// Lets go of what an instruction needs last; what it reads from memory stays there until it is done.
     fn release(&mut self, number: usize, args: &[Source]) {
         for &arg in args {
             if let Some(uses) = self.uses.get_mut(&arg) {
@@ -267,7 +270,7 @@ impl Assign<'_> {
                         self.held[class as usize][register as usize] = None;
                     }
                     if let Some(slot) = self.slots.remove(&arg) {
-                        self.free_slots.push(slot);
+                        self.read_slots.push(slot);
                     }
                 }
             }
@@ -297,6 +300,7 @@ impl Assign<'_> {
 
     fn micro(&mut self, number: usize, micro: &Micro) -> Result<()> {
         self.pinned.clear();
+        self.free_slots.append(&mut self.read_slots);
         let Micro { length, opcode, byte, ref args, .. } = *micro;
         let to = || micro.to.ok_or_else(|| internal_error!("{micro:?} has no result"));
         match micro.shape {
