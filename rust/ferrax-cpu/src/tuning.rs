@@ -15,8 +15,16 @@ pub struct Tuning {
     pub convolutions: Convolutions,
     pub lines: Lines,
     pub loops: Loops,
-    /// Operations on elements from which machine code is made for a kernel: to make it takes some ten microseconds.
-    pub code: f64,
+    pub code: Code,
+}
+
+/// Machine code for what kernels do to blocks.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Code {
+    /// Operations on elements from which it is made: to make it takes some ten microseconds.
+    pub work: f64,
+    /// Elements of a block from which it pays to call it.
+    pub lanes: usize,
 }
 
 /// Work from which threads share it. To wake a helper and to wait for it takes some microseconds, so that work of twenty
@@ -60,8 +68,8 @@ pub struct Threads {
 pub struct Products {
     /// Multiplications below which a product stays on one thread.
     pub serial: usize,
-    /// Pieces that a large product is cut into, at most, the least rows of one, for each piece packs the whole other
-    /// operand, and what rows are a multiple of, which is that of register blocks.
+    /// Pieces that a large product is cut into, at most, the least rows of one where there are more than two, for each piece
+    /// packs the whole other operand, and what rows are a multiple of, which is that of register blocks.
     pub pieces: usize,
     pub least_piece: usize,
     pub multiple: usize,
@@ -147,7 +155,7 @@ impl Tuning {
         products: Products {
             serial: 1 << 19,
             pieces: 8,
-            least_piece: 128,
+            least_piece: 256,
             multiple: 16,
             panel_piece: 512,
             units: 16,
@@ -164,7 +172,7 @@ impl Tuning {
         },
         lines: Lines { cumulative: Lines::MOST_GROUP, fft_columns: 16, fft_rows: 8, compared: 32 },
         loops: Loops { in_place: 4 << 10, native: 16, first_chunk: 16, large_chunk: 16 << 20 },
-        code: 32_000.0,
+        code: Code { work: 32_000.0, lanes: 64 },
     };
 
     /// All is shared, in the smallest parts.
@@ -202,7 +210,7 @@ impl Tuning {
         },
         lines: Lines { cumulative: 3, fft_columns: 3, fft_rows: 2, compared: 1 },
         loops: Loops { in_place: 0, native: 1, first_chunk: 2, large_chunk: 256 },
-        code: 0.0,
+        code: Code { work: 500.0, lanes: 2 },
     };
 
     /// Nothing is shared.
@@ -233,7 +241,7 @@ impl Tuning {
         },
         lines: Lines { compared: usize::MAX / 8, ..Tuning::CPU.lines },
         loops: Loops { in_place: usize::MAX, native: usize::MAX, ..Tuning::CPU.loops },
-        code: f64::INFINITY,
+        code: Code { work: f64::INFINITY, lanes: 64 },
     };
 
     /// The thresholds of a setting.

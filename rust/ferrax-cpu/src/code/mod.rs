@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use ferrax_compile::native::Native;
 use ferrax_ir::paths::Path;
 use ferrax_ir::{Result, value_error};
-use ferrax_x86::Isa;
+pub use ferrax_x86::Isa;
 
 use self::arena::Block;
 pub use self::chains::ChainFunction;

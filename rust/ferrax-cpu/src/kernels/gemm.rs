@@ -231,7 +231,8 @@ impl Kernel for Product {
         let by_rows = self.m >= self.n;
         let long = self.m.max(self.n);
         let &Products { serial, pieces, least_piece, multiple, .. } = self.tuning;
-        let wanted = (work / serial).min(pieces).min(long.div_ceil(least_piece));
+        let fit = long.div_ceil(least_piece).max(2).min(long.div_ceil((least_piece / 2).max(1)));
+        let wanted = (work / serial).min(pieces).min(fit);
         let is_alike = |length: usize| {
             let part = if by_rows { [length, self.n] } else { [self.m, length] };
             thin::alike(self.dtype, [self.m, self.n, self.k], part)

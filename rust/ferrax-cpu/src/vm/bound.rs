@@ -148,6 +148,7 @@ impl Bound {
             (0..kernel.stores.len()).filter(|&index| kernel.stores[index].stage == stage).collect()
         };
         let wanted = wanted(kernel, &schedule);
+        let pays = times * work_of(launch) >= tuning.code.work && tile.lanes() >= tuning.code.lanes;
         let context = Context {
             kernel,
             params: &launch.params,
@@ -158,7 +159,7 @@ impl Bound {
             direct: schedule.direct,
             accumulators: &accumulator_places,
             shares: &shares,
-            code: times * work_of(launch) >= tuning.code && code::wanted()?.is_some(),
+            code: if pays { code::wanted()? } else { None },
         };
         let main = build(&context, &kernel.body, &mut layout, &stores_of(Stage::Main), &wanted)?;
         connect(&mut folds, &main, &schedule, &layout.entries)?;

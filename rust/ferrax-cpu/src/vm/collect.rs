@@ -11,13 +11,15 @@ use smallvec::SmallVec;
 
 use super::chains::{ChainStep, Open};
 use super::section::{Builder, Direct, Instr};
-use crate::code::ChainFunction;
+use crate::code::{ChainFunction, Isa};
 
 impl Builder<'_> {
     /// Whether an instruction belongs to a chain.
     pub(super) fn joins(&self, index: usize, instruction: &Instruction) -> bool {
         let typed = if instruction.op == ScalarOp::Select { 1 } else { 0 };
-        self.context.code
+        // The compiler's functions of floats are faster than these with AVX-512, which has registers for all their numbers.
+        let code = self.context.code.filter(|&isa| isa == Isa::Avx2 || !is_function(instruction));
+        code.is_some()
             && self.lanes > 1
             && !self.uniform[index]
             && instruction
@@ -29,7 +31,7 @@ impl Builder<'_> {
 
     /// The work of an instruction in a chain: it moves nothing.
     fn cost_in_chain(&self, index: usize) -> f64 {
-        let moves = !matches!(self.body.instructions()[index].op, ScalarOp::Math(_));
+        let moves = !is_function(&self.body.instructions()[index]);
         self.cost(index) * if moves { 0.4 } else { 0.9 }
     }
 
@@ -111,4 +113,8 @@ impl Builder<'_> {
         self.release_all(dying);
         Ok(())
     }
+}
+
+fn is_function(instruction: &Instruction) -> bool {
+    matches!(instruction.op, ScalarOp::Math(_))
 }

@@ -23,6 +23,7 @@ use super::ops;
 use super::pick::{JumpStep, PickFn, Picks};
 use super::rect::TransferFn;
 use super::transfer::{is_native, load_fn, part_size};
+use crate::code::Isa;
 
 /// The work of a load at an index of its own, in additions.
 const PICKED: f64 = 8.0;
@@ -182,8 +183,8 @@ pub struct Context<'a> {
     pub accumulators: &'a [Place],
     /// Whether operand `store` may share memory with an operand that is read.
     pub shares: &'a [bool],
-    /// Whether operations become chains of machine code.
-    pub code: bool,
+    /// The instructions of which operations become chains, if they do.
+    pub code: Option<Isa>,
 }
 
 /// A store that a value is computed or copied to: its entry, and the elements between rows that are apart.
