@@ -36,6 +36,31 @@ pub(crate) fn is_long(function: math::MathFn) -> bool {
     )
 }
 
+/// How many arguments an operation has; none of those that only kernels have.
+pub(crate) fn arguments(op: ScalarOp) -> Option<usize> {
+    Some(match op {
+        ScalarOp::Input { .. } | ScalarOp::Index { .. } | ScalarOp::Param { .. } => return None,
+        ScalarOp::Const { .. } => 0,
+        ScalarOp::Neg
+        | ScalarOp::Abs
+        | ScalarOp::Sqrt
+        | ScalarOp::Floor
+        | ScalarOp::Ceil
+        | ScalarOp::Trunc
+        | ScalarOp::RoundEven
+        | ScalarOp::Not
+        | ScalarOp::PopCount
+        | ScalarOp::Clz
+        | ScalarOp::Convert
+        | ScalarOp::Bitcast
+        | ScalarOp::RoundTo(_) => 1,
+        ScalarOp::Fma | ScalarOp::Select => 3,
+        ScalarOp::Math(math::MathFn::Pow | math::MathFn::Atan2) => 2,
+        ScalarOp::Math(_) => 1,
+        _ => 2,
+    })
+}
+
 /// Whether a chain may have an operation, from elements of this type to those of that: emitters compute these.
 pub fn computes(op: ScalarOp, to: ScalarType, from: ScalarType) -> bool {
     let word = |ty: ScalarType| ty.size() >= 4;
@@ -56,9 +81,9 @@ pub fn computes(op: ScalarOp, to: ScalarType, from: ScalarType) -> bool {
         }
         ScalarOp::Shl | ScalarOp::ShrLogical => word(to) && !float,
         ScalarOp::ShrArithmetic => to == ScalarType::I32,
-        ScalarOp::Eq | ScalarOp::Ne => word(from),
-        ScalarOp::Lt | ScalarOp::Le => word(from),
-        ScalarOp::Select | ScalarOp::Bitcast => to == from && to == ScalarType::Bool || word(to),
+        ScalarOp::Eq | ScalarOp::Ne | ScalarOp::Lt | ScalarOp::Le => word(from),
+        ScalarOp::Select => to == from && (word(to) || to == ScalarType::Bool),
+        ScalarOp::Bitcast => word(to) && to.size() == from.size(),
         ScalarOp::Convert => converts(to, from),
         ScalarOp::RoundTo(Narrow::BF16) => true,
         ScalarOp::Math(function) => !is_long(function),
@@ -120,24 +145,29 @@ impl Chain {
             if instruction.args.iter().any(|arg| arg.0 as usize >= number) {
                 return Err(wrong("reads what comes later"));
             }
-            let typed = if instruction.op == ScalarOp::Select { 1 } else { 0 };
+            let args: SmallVec<[ScalarType; 3]> =
+                instruction.args.iter().map(|&arg| self.body.type_of(arg)).collect();
             let known = match instruction.op {
                 ScalarOp::Input { operand, part: 0 } => {
                     self.inputs.get(operand as usize).map(|input| input.0) == Some(instruction.ty)
                 }
                 ScalarOp::Const { .. } => true,
                 ScalarOp::Math(_) | ScalarOp::RoundTo(_) => false,
-                op => instruction
-                    .args
-                    .get(typed)
-                    .is_some_and(|&arg| computes(op, instruction.ty, self.body.type_of(arg))),
+                op => {
+                    let (holds, of) = args.split_at(usize::from(op == ScalarOp::Select));
+                    arguments(op) == Some(args.len())
+                        && holds.iter().all(|&ty| ty == ScalarType::Bool)
+                        && of.iter().all(|&ty| ty == of[0] && computes(op, instruction.ty, ty))
+                }
             };
             if !known {
                 return Err(wrong("is none of a chain"));
             }
         }
-        if self.inputs.contains(&(ScalarType::Bool, true)) {
-            return Err(internal_error!("a chain reads a truth for all lanes"));
+        let loads =
+            |&(ty, uniform): &(ScalarType, bool)| ty.size() >= 4 || (ty == ScalarType::Bool && !uniform);
+        if !self.inputs.iter().all(loads) {
+            return Err(internal_error!("a chain reads {:?}", self.inputs));
         }
         if self.outputs.iter().any(|output| output.0 as usize >= instructions.len()) {
             return Err(internal_error!("a chain stores what it has not"));

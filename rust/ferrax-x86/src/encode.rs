@@ -5,6 +5,7 @@
 //!
 //! Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2 (chapter 2 for prefixes and operands).
 
+pub mod floats;
 mod wide;
 
 use ferrax_ir::{Result, internal_error};

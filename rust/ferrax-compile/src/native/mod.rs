@@ -23,9 +23,11 @@ mod lower;
 mod tests;
 mod updates;
 
-use ferrax_ir::scalar::{MathFn, ScalarOp, ScalarType};
+use ferrax_ir::scalar::{ScalarOp, ScalarType};
 use ferrax_ir::{Result, internal_error};
 use smallvec::SmallVec;
+
+use crate::chain::arguments;
 
 pub use self::interpret::interpret;
 pub use self::lower::{Function, Pointer, scan, while_loop};
@@ -88,31 +90,6 @@ impl Code {
             _ => None,
         }
     }
-}
-
-/// How many arguments an operation of a program has; none of those that only kernels have.
-fn arguments(op: ScalarOp) -> Option<usize> {
-    Some(match op {
-        ScalarOp::Input { .. } | ScalarOp::Index { .. } | ScalarOp::Param { .. } => return None,
-        ScalarOp::Const { .. } => 0,
-        ScalarOp::Neg
-        | ScalarOp::Abs
-        | ScalarOp::Sqrt
-        | ScalarOp::Floor
-        | ScalarOp::Ceil
-        | ScalarOp::Trunc
-        | ScalarOp::RoundEven
-        | ScalarOp::Not
-        | ScalarOp::PopCount
-        | ScalarOp::Clz
-        | ScalarOp::Convert
-        | ScalarOp::Bitcast
-        | ScalarOp::RoundTo(_) => 1,
-        ScalarOp::Fma | ScalarOp::Select => 3,
-        ScalarOp::Math(MathFn::Pow | MathFn::Atan2) => 2,
-        ScalarOp::Math(_) => 1,
-        _ => 2,
-    })
 }
 
 impl Native {

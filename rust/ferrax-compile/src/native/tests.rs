@@ -1,3 +1,4 @@
+use ferrax_ir::Result;
 use ferrax_ir::scalar::{ScalarOp, ScalarType};
 
 use super::build::Builder;
@@ -38,7 +39,7 @@ fn what_an_emitter_relies_on_is_checked() {
 }
 
 #[test]
-fn what_a_loop_does_not_change_is_before_it_and_once() {
+fn what_a_loop_does_not_change_is_before_it_and_once() -> Result<()> {
     let mut build = Builder::new();
     let float = ScalarType::F32;
     let x = build.load(float, AT, true);
@@ -47,26 +48,27 @@ fn what_a_loop_does_not_change_is_before_it_and_once() {
     let count = build.variable(count);
     build.begin_loop();
     let y = build.load(float, AT, true);
-    let doubled = build.compute(ScalarOp::Add, float, &[y, y]).unwrap();
-    let next = build.compute(ScalarOp::Add, float, &[total, doubled]).unwrap();
-    let again = build.compute(ScalarOp::Add, float, &[total, doubled]).unwrap();
+    let doubled = build.compute(ScalarOp::Add, float, &[y, y])?;
+    let next = build.compute(ScalarOp::Add, float, &[total, doubled])?;
+    let again = build.compute(ScalarOp::Add, float, &[total, doubled])?;
     assert_eq!((x, next), (y, again));
     build.set_all(&[total], &[next]);
-    build.end_loop(Code::Again { count }).unwrap();
+    build.end_loop(Code::Again { count })?;
     build.settled(total);
     build.store(total, Address { offset: 4, ..AT });
     let native = build.finish();
-    native.verify().unwrap();
+    native.verify()?;
     let begin = native.code.iter().position(|code| *code == Code::Loop).unwrap();
     let of_doubled = native.code.iter().position(|code| code.result() == Some(doubled)).unwrap();
     assert!(of_doubled < begin);
     let mut memory = vec![[1.5f32.to_le_bytes(), [0; 4]].concat()];
-    interpret(&native, &mut memory).unwrap();
+    interpret(&native, &mut memory)?;
     assert_eq!(memory[0][4..], (1.5f32 + 5.0 * 3.0).to_le_bytes());
+    Ok(())
 }
 
 #[test]
-fn variables_change_places_at_once() {
+fn variables_change_places_at_once() -> Result<()> {
     let mut build = Builder::new();
     let int = ScalarType::I32;
     let [a, b] = [3, 4].map(|bits| build.constant(int, bits));
@@ -75,16 +77,17 @@ fn variables_change_places_at_once() {
     let count = build.variable(count);
     build.begin_loop();
     build.set_all(&[a, b], &[b, a]);
-    build.end_loop(Code::Again { count }).unwrap();
+    build.end_loop(Code::Again { count })?;
     for (number, id) in [a, b].into_iter().enumerate() {
         build.settled(id);
         build.store(id, Address { offset: 4 * number as i32, ..AT });
     }
     let native = build.finish();
-    native.verify().unwrap();
+    native.verify()?;
     let mut memory = vec![vec![0; 8]];
-    interpret(&native, &mut memory).unwrap();
+    interpret(&native, &mut memory)?;
     assert_eq!(memory[0], [4, 0, 0, 0, 3, 0, 0, 0]);
+    Ok(())
 }
 
 #[test]

@@ -22,9 +22,10 @@ pub struct ChainStep {
 #[derive(Default)]
 pub struct Open {
     pub chain: Chain,
-    /// What instructions of the body are in the chain.
-    pub known: FxHashMap<u32, Reg>,
+    /// What instructions of the body are in the chain, and whether they are computed there.
+    pub known: FxHashMap<u32, (Reg, bool)>,
     pub inputs: SmallVec<[Place; 8]>,
+    /// The latter, in order.
     pub members: Vec<u32>,
     /// What is not needed once the chain is done: registers and places.
     pub dying: Vec<Reg>,
@@ -36,9 +37,10 @@ impl Open {
         self.members.is_empty()
     }
 
+    /// Whether an instruction needs what is computed in the chain.
     pub fn has(&self, instruction: &Instruction) -> bool {
-        let is_member = |arg: &Reg| self.members.contains(&arg.0);
-        !self.is_empty() && instruction.args.iter().any(is_member)
+        let is_member = |arg: &Reg| matches!(self.known.get(&arg.0), Some((_, true)));
+        instruction.args.iter().any(is_member)
     }
 
     pub fn outlive(&mut self, registers: impl IntoIterator<Item = Reg>) {

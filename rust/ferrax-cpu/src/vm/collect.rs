@@ -40,12 +40,12 @@ impl Builder<'_> {
         let mut args: SmallVec<[Reg; 3]> = SmallVec::new();
         for &arg in &instruction.args {
             args.push(match self.open.known.get(&arg.0) {
-                Some(&known) => known,
+                Some(&(known, _)) => known,
                 None => self.chain_input(arg)?,
             });
         }
         let reg = self.open.chain.push(instruction.op, instruction.ty, &args)?;
-        self.open.known.insert(index as u32, reg);
+        self.open.known.insert(index as u32, (reg, true));
         self.open.members.push(index as u32);
         Ok(())
     }
@@ -71,7 +71,7 @@ impl Builder<'_> {
                 self.open.chain.input(ty, uniform)
             }
         };
-        self.open.known.insert(reg.0, known);
+        self.open.known.insert(reg.0, (known, false));
         Ok(known)
     }
 
@@ -80,7 +80,7 @@ impl Builder<'_> {
         let Open { mut chain, known, inputs, members, dying, temporary } = std::mem::take(&mut self.open);
         let outputs: SmallVec<[u32; 4]> =
             members.iter().copied().filter(|&member| self.last_use[member as usize] >= next).collect();
-        chain.outputs = outputs.iter().map(|member| known[member]).collect();
+        chain.outputs = outputs.iter().map(|member| known[member].0).collect();
         let several =
             |&member: &u32| matches!(self.body.instructions()[member as usize].op, ScalarOp::Math(_));
         let pays = members.len() > 1 || members.first().is_some_and(several);

@@ -3,7 +3,8 @@
 use ferrax_compile::native::{Code, Id};
 use ferrax_ir::scalar::{ScalarOp, ScalarType};
 
-use super::{COMPARE, EQUAL, LESS, LESS_EQUAL, NOT_EQUAL, Select, X0, X1, X2, scalar, width};
+use super::{Select, X0, X1, X2, scalar, width};
+use crate::encode::floats::{COMPARE, EQUAL, LESS, LESS_EQUAL, NOT_EQUAL};
 use crate::encode::{Alu, Condition, Label, Map, Opcode, Prefix, RAX, RCX, RDX, Width, Xmm};
 
 impl Select<'_> {

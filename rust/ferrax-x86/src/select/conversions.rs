@@ -4,7 +4,8 @@ use ferrax_compile::native::Id;
 use ferrax_ir::Result;
 use ferrax_ir::scalar::{ScalarOp, ScalarType};
 
-use super::{COMPARE, MAX, MIN, MOVE, NOT_EQUAL, Select, X0, X1, X2, XOR, scalar, width};
+use super::{MOVE, Select, X0, X1, X2, XOR, scalar, width};
+use crate::encode::floats::{COMPARE, MAX, MIN, NOT_EQUAL};
 use crate::encode::{Alu, Condition, Map, Mem, Opcode, Prefix, RAX, RCX, Width};
 
 impl Select<'_> {

@@ -3,10 +3,8 @@
 use ferrax_compile::native::Id;
 use ferrax_ir::scalar::{ScalarOp, ScalarType};
 
-use super::{
-    ADD, AND, COMPARE, DIV, MAX, MIN, MOVE, MUL, OR, ORDERED, SQRT, SUB, Select, UNORDERED, X0, X1, X2, X3,
-    XOR, scalar,
-};
+use super::{AND, MOVE, OR, Select, X0, X1, X2, X3, XOR, scalar};
+use crate::encode::floats::{ADD, COMPARE, DIV, MAX, MIN, MUL, ORDERED, SQRT, SUB, UNORDERED};
 use crate::encode::{Map, Mem, Opcode, Prefix, Rm, Xmm};
 
 impl Select<'_> {

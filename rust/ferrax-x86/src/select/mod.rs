@@ -15,6 +15,7 @@ use ferrax_ir::scalar::{ScalarOp, ScalarType};
 use ferrax_ir::{Result, internal_error};
 
 use crate::allocate::{Allocation, FLOATS, INTEGERS, KEPT, Place, Uses, allocate};
+use crate::encode::floats as codes;
 use crate::encode::{
     Alu, Assembler, Condition, Gpr, Label, Map, Mem, Opcode, Prefix, R8, R15, RAX, RBP, RCX, RDI, RDX, RSI,
     RSP, Rm, Width, Xmm,
@@ -127,27 +128,11 @@ const fn scalar(code: u8, ty: ScalarType) -> Opcode {
 
 const LOAD: u8 = 0x10;
 const STORE: u8 = 0x11;
-const SQRT: u8 = 0x51;
-const ADD: u8 = 0x58;
-const MUL: u8 = 0x59;
-const SUB: u8 = 0x5c;
-const MIN: u8 = 0x5d;
-const DIV: u8 = 0x5e;
-const MAX: u8 = 0x5f;
-const COMPARE: u8 = 0xc2;
 
 const MOVE: Opcode = Opcode::new(Prefix::None, Map::M0F, 0x28, false);
-const AND: Opcode = Opcode::new(Prefix::None, Map::M0F, 0x54, false);
-const OR: Opcode = Opcode::new(Prefix::None, Map::M0F, 0x56, false);
-const XOR: Opcode = Opcode::new(Prefix::None, Map::M0F, 0x57, false);
-
-/// Comparisons of floats, by the number that they have in `COMPARE`.
-const EQUAL: u8 = 0;
-const LESS: u8 = 1;
-const LESS_EQUAL: u8 = 2;
-const UNORDERED: u8 = 3;
-const NOT_EQUAL: u8 = 4;
-const ORDERED: u8 = 7;
+const AND: Opcode = Opcode::new(Prefix::None, Map::M0F, codes::AND, false);
+const OR: Opcode = Opcode::new(Prefix::None, Map::M0F, codes::OR, false);
+const XOR: Opcode = Opcode::new(Prefix::None, Map::M0F, codes::XOR, false);
 
 impl Select<'_> {
     fn type_of(&self, id: Id) -> ScalarType {

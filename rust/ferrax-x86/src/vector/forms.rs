@@ -34,14 +34,6 @@ pub(super) const fn third(code: u8, wide: bool) -> Opcode {
     op(Prefix::P66, Map::M0F3A, code, wide)
 }
 
-/// What comparisons are called in the byte of their instructions; of integers the first three are the same.
-pub(super) const EQUAL: u8 = 0;
-pub(super) const LESS: u8 = 1;
-pub(super) const LESS_EQUAL: u8 = 2;
-pub(super) const UNORDERED: u8 = 3;
-pub(super) const NOT_EQUAL: u8 = 4;
-pub(super) const ORDERED: u8 = 7;
-
 /// The forms of a truth that there are.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Truth {

@@ -8,15 +8,12 @@ use ferrax_ir::{Result, internal_error};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
-use super::forms::{LESS_EQUAL, ORDERED, Parts, Truth, UNORDERED, float, int, op, second, third};
+use super::forms::{Parts, Truth, float, int, op, second, third};
 use super::{Class, Isa, Lowered, Micro, Shape, Source};
+use crate::encode::floats::{
+    ADD, AND, DIV, LESS_EQUAL, MAX, MIN, MUL, OR, ORDERED, SQRT, SUB, UNORDERED, XOR,
+};
 use crate::encode::{Length, Map, Opcode, Prefix};
-
-const MIN: u8 = 0x5d;
-const MAX: u8 = 0x5f;
-const AND: u8 = 0x54;
-const OR: u8 = 0x56;
-const XOR: u8 = 0x57;
 
 pub(super) struct Lower<'a> {
     pub isa: Isa,
@@ -236,11 +233,11 @@ impl Lower<'_> {
         let wide = ty == ScalarType::F64;
         let sign = pattern(ty, if wide { 1 << 63 } else { 1 << 31 });
         let binary = match operation {
-            ScalarOp::Add => Some(0x58),
-            ScalarOp::Mul => Some(0x59),
-            ScalarOp::Sub => Some(0x5c),
-            ScalarOp::Div => Some(0x5e),
-            ScalarOp::Sqrt => Some(0x51),
+            ScalarOp::Add => Some(ADD),
+            ScalarOp::Mul => Some(MUL),
+            ScalarOp::Sub => Some(SUB),
+            ScalarOp::Div => Some(DIV),
+            ScalarOp::Sqrt => Some(SQRT),
             _ => None,
         };
         if let Some(code) = binary {
@@ -331,7 +328,7 @@ impl Lower<'_> {
         }
         let bound = Source::Constant(bits);
         let chosen = self.plain(float(if least { MIN } else { MAX }, ty), &[bound, x]);
-        Some(if stays { chosen } else { self.plain(float(0x58, ty), &[chosen, bound]) })
+        Some(if stays { chosen } else { self.plain(float(ADD, ty), &[chosen, bound]) })
     }
 
     fn of_integers(&mut self, operation: ScalarOp, ty: ScalarType, of: &[Parts]) -> Option<Parts> {

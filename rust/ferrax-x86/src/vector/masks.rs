@@ -8,9 +8,10 @@ use ferrax_ir::scalar::{Reg, ScalarOp, ScalarType};
 use ferrax_ir::{Result, internal_error};
 use smallvec::{SmallVec, smallvec};
 
-use super::forms::{EQUAL, LESS, LESS_EQUAL, NOT_EQUAL, Parts, Truth, float, int, op, second, third};
+use super::forms::{Parts, Truth, float, int, op, second, third};
 use super::lower::Lower;
 use super::{Class, Isa, Shape, Source};
+use crate::encode::floats::{COMPARE, EQUAL, LESS, LESS_EQUAL, NOT_EQUAL};
 use crate::encode::{Length, Map, Prefix};
 
 /// Instructions of mask registers.
@@ -126,7 +127,7 @@ impl Lower<'_> {
             Isa::Avx2 => Class::Vector,
             Isa::Avx512 => Class::Mask,
         };
-        self.micro(Shape::Plain, (self.isa.length(), float(0xc2, ty), Some(kind)), class, &[a, b])
+        self.micro(Shape::Plain, (self.isa.length(), float(COMPARE, ty), Some(kind)), class, &[a, b])
     }
 
     fn compare_integers(&mut self, kind: u8, ty: ScalarType, a: Source, b: Source) -> Source {
