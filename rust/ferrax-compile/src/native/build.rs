@@ -10,8 +10,8 @@ use ferrax_ir::{Result, internal_error, math};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use super::{Address, Code, Id, Native};
-use crate::chain::is_long;
+use super::{Address, Code, GROUP, Id, Lane, Native};
+use crate::chain::{Chain, is_long};
 
 type Key = (ScalarOp, ScalarType, SmallVec<[Id; 3]>);
 
@@ -34,6 +34,10 @@ pub(super) struct Builder {
     constant_code: Vec<Code>,
     lists: Vec<List>,
     written: usize,
+    chains: Vec<Chain>,
+    of_chains: FxHashMap<Chain, u32>,
+    /// Whether what is written now goes to the outermost list.
+    pub outermost: bool,
 }
 
 impl Builder {
@@ -46,6 +50,9 @@ impl Builder {
             constant_code: Vec::new(),
             lists: vec![List::default()],
             written: 0,
+            chains: Vec::new(),
+            of_chains: FxHashMap::default(),
+            outermost: false,
         }
     }
 
@@ -59,7 +66,7 @@ impl Builder {
     }
 
     fn here(&self) -> usize {
-        self.lists.len() - 1
+        if self.outermost { 0 } else { self.lists.len() - 1 }
     }
 
     fn value(&mut self, ty: ScalarType, level: usize) -> Id {
@@ -102,7 +109,7 @@ impl Builder {
     fn level(&self, args: impl Iterator<Item = Id>) -> usize {
         let needed = args.map(|id| self.levels[id.0 as usize]).max().unwrap_or(0);
         let chosen = self.lists.iter().rposition(|list| list.chosen).unwrap_or(0);
-        needed.max(chosen)
+        if self.outermost { needed } else { needed.max(chosen) }
     }
 
     pub fn compute(&mut self, op: ScalarOp, ty: ScalarType, args: &[Id]) -> Result<Id> {
@@ -205,6 +212,31 @@ impl Builder {
     pub fn store(&mut self, from: Id, to: Address) {
         let level = self.here();
         self.write(level, Code::Store { from, to });
+    }
+
+    /// A chain over so many lanes, or some more that make groups of them.
+    pub fn lanes(
+        &mut self,
+        chain: Chain,
+        inputs: SmallVec<[Lane; 4]>,
+        outputs: SmallVec<[Address; 2]>,
+        count: usize,
+    ) {
+        let count = count.next_multiple_of(GROUP) as u32;
+        let long = chain.body.instructions().iter().any(|instruction| instruction.ty.size() == 8);
+        let groups = count as usize / GROUP * if long { 2 } else { 1 };
+        let each = chain
+            .body
+            .instructions()
+            .iter()
+            .filter(|instruction| !matches!(instruction.op, ScalarOp::Const { .. }));
+        self.written += each.count() * groups + 2 * inputs.len();
+        let next = self.chains.len() as u32;
+        let number = *self.of_chains.entry(chain).or_insert_with_key(|chain| {
+            self.chains.push(chain.clone());
+            next
+        });
+        self.code(Code::Lanes { chain: number, inputs, outputs, count });
     }
 
     /// A value that may be assigned again in lists within the present one. It is of the inner list: what depends on it stays
@@ -316,6 +348,6 @@ impl Builder {
             Code::Compute { to, .. } | Code::Set { to, .. } | Code::Load { to, .. } => needed[to.0 as usize],
             _ => true,
         });
-        Native { types: self.types, code }
+        Native { types: self.types, code, chains: self.chains }
     }
 }
