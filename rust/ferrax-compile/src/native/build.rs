@@ -34,6 +34,7 @@ pub(super) struct Builder {
     constant_code: Vec<Code>,
     lists: Vec<List>,
     written: usize,
+    steps: usize,
     chains: Vec<Chain>,
     of_chains: FxHashMap<Chain, u32>,
     /// Whether what is written now goes to the outermost list.
@@ -50,6 +51,7 @@ impl Builder {
             constant_code: Vec::new(),
             lists: vec![List::default()],
             written: 0,
+            steps: 0,
             chains: Vec::new(),
             of_chains: FxHashMap::default(),
             outermost: false,
@@ -59,6 +61,11 @@ impl Builder {
     /// Instructions so far.
     pub fn written(&self) -> usize {
         self.written
+    }
+
+    /// What they take, as a number of instructions: those of chains are repeated for each group of lanes.
+    pub fn steps(&self) -> usize {
+        self.steps
     }
 
     pub fn type_of(&self, id: Id) -> ScalarType {
@@ -77,6 +84,7 @@ impl Builder {
 
     fn write(&mut self, level: usize, code: Code) {
         self.written += 1;
+        self.steps += 1;
         self.lists[level].code.push(code);
     }
 
@@ -223,14 +231,13 @@ impl Builder {
         count: usize,
     ) {
         let count = count.next_multiple_of(GROUP) as u32;
-        let long = chain.body.instructions().iter().any(|instruction| instruction.ty.size() == 8);
-        let groups = count as usize / GROUP * if long { 2 } else { 1 };
-        let each = chain
-            .body
-            .instructions()
-            .iter()
-            .filter(|instruction| !matches!(instruction.op, ScalarOp::Const { .. }));
-        self.written += each.count() * groups + 2 * inputs.len();
+        let instructions = chain.body.instructions();
+        let long = instructions.iter().any(|instruction| instruction.ty.size() == 8);
+        let each =
+            instructions.iter().filter(|instruction| !matches!(instruction.op, ScalarOp::Const { .. }));
+        let each = each.count() * if long { 2 } else { 1 };
+        self.written += each + inputs.len();
+        self.steps += each * (count as usize / GROUP) + inputs.len();
         let next = self.chains.len() as u32;
         let number = *self.of_chains.entry(chain).or_insert_with_key(|chain| {
             self.chains.push(chain.clone());

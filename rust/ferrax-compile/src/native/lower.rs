@@ -347,7 +347,7 @@ impl<'a> Lowering<'a> {
         }
         // What an instruction takes where it waits for others now and then.
         const NANOSECONDS: f64 = 0.35;
-        if self.build.written() as f64 * NANOSECONDS > self.elsewhere {
+        if self.build.steps() as f64 * NANOSECONDS > self.elsewhere {
             return Ok(None);
         }
         let Lowering { build, pointers, constants, scratch, .. } = self;
@@ -436,7 +436,14 @@ impl<'a> Lowering<'a> {
             return Ok(None);
         };
         self.elsewhere += 40.0;
-        let shared = |operand: usize, result: usize| in_place(body, &inputs[operand], &outputs[result]);
+        let alone = |operand: usize| {
+            let other =
+                |(number, array): (usize, &Array)| number != operand && same_memory(array, &arrays[operand]);
+            !arrays.iter().enumerate().any(other)
+        };
+        let shared = |operand: usize, result: usize| {
+            in_place(body, &inputs[operand], &outputs[result]) && alone(operand)
+        };
         let results = match op {
             Op::Scan(op) if small(&op.jaxpr) => {
                 let own = |carry: usize| shared(op.num_consts + carry, carry);

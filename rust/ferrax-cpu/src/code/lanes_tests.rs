@@ -111,7 +111,7 @@ fn chains_beside_scalars() -> Result<()> {
             chain.inputs.iter().map(|&(ty, uniform)| uniform.then(|| draft.load(&mut random, ty))).collect();
         draft.native.code.push(Code::Loop);
         // Some blocks move with the loop.
-        let mut place = |draft: &mut Draft, moves: bool, size: usize, pointer: u32, offset: i32| {
+        let place = |draft: &mut Draft, moves: bool, size: usize, pointer: u32, offset: i32| {
             let bytes = moves.then(|| {
                 let step = (LANES * size) as u64;
                 let step = draft.push(ScalarOp::Const { bits: step }, ScalarType::I64, &[]);
