@@ -200,7 +200,7 @@ fn first(accumulator: &Accumulator, terms: &[Scalar]) -> Result<Scalar> {
 /// lanes are combined in halves, or one after the other in a block of at most [`FEW`] terms. Blocks are combined as a binary counter counts: two blocks, two pairs of
 /// blocks, and so on; what is left at the end, from the latest to the first.
 pub fn tree<T: Copy>(terms: &[T], identity: T, combine: &dyn Fn(T, T) -> Result<T>) -> Result<T> {
-    let mut counter: Vec<Option<T>> = Vec::new();
+    let mut blocks = Vec::new();
     for block in terms.chunks(BLOCK) {
         let mut lanes: Vec<T> = Vec::with_capacity(LANES);
         for (place, &term) in block.iter().enumerate() {
@@ -223,7 +223,15 @@ pub fn tree<T: Copy>(terms: &[T], identity: T, combine: &dyn Fn(T, T) -> Result<
             lanes.truncate(half);
             half /= 2;
         }
-        let mut value = lanes[0];
+        blocks.push(lanes[0]);
+    }
+    counted(blocks, identity, combine)
+}
+
+/// Blocks of a tree as one.
+pub fn counted<T: Copy>(blocks: Vec<T>, identity: T, combine: &dyn Fn(T, T) -> Result<T>) -> Result<T> {
+    let mut counter: Vec<Option<T>> = Vec::new();
+    for mut value in blocks {
         let mut level = 0;
         while let Some(earlier) = counter.get_mut(level).and_then(Option::take) {
             value = combine(earlier, value)?;

@@ -128,8 +128,10 @@ paths! {
     CarryFollowed = "carry: followed",
     StackDirect = "loop: stacked where it is computed",
     StackCopied = "loop: stacked by a copy",
-    /// A loop that is machine code as a whole, and one for which the system gave no memory.
+    /// A loop that is machine code as a whole, one of these that goes through vectors, and one for which the system gave no
+    /// memory.
     Native = "loop: machine code",
+    NativeLanes = "loop: vectors in machine code",
     NativeRefused = "loop: no memory for machine code",
     /// What a kernel does to its blocks as machine code that was made, that was known, and for which there was no memory.
     Chain = "kernel: machine code",

@@ -65,9 +65,7 @@ impl Uses<'_> {
             Some(comparison) => self.native.code[comparison].each_use(|id| show(id.0 as usize)),
             None => show(id.0 as usize),
         });
-        if let Code::Load { from: address, .. } | Code::Store { to: address, .. } = code {
-            show(self.native.types.len() + address.pointer as usize);
-        }
+        code.each_address(|address| show(self.native.types.len() + address.pointer as usize));
         if let Some(to) = code.result() {
             show(to.0 as usize);
         }

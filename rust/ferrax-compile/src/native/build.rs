@@ -10,8 +10,8 @@ use ferrax_ir::{Result, internal_error, math};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use super::{Address, Code, Id, Native};
-use crate::chain::is_long;
+use super::{Address, Code, GROUP, Id, Lane, Native};
+use crate::chain::{Chain, is_long};
 
 type Key = (ScalarOp, ScalarType, SmallVec<[Id; 3]>);
 
@@ -34,6 +34,11 @@ pub(super) struct Builder {
     constant_code: Vec<Code>,
     lists: Vec<List>,
     written: usize,
+    steps: usize,
+    chains: Vec<Chain>,
+    of_chains: FxHashMap<Chain, u32>,
+    /// Whether what is written now goes to the outermost list.
+    pub outermost: bool,
 }
 
 impl Builder {
@@ -46,6 +51,10 @@ impl Builder {
             constant_code: Vec::new(),
             lists: vec![List::default()],
             written: 0,
+            steps: 0,
+            chains: Vec::new(),
+            of_chains: FxHashMap::default(),
+            outermost: false,
         }
     }
 
@@ -54,12 +63,17 @@ impl Builder {
         self.written
     }
 
+    /// What they take, as a number of instructions: those of chains are repeated for each group of lanes.
+    pub fn steps(&self) -> usize {
+        self.steps
+    }
+
     pub fn type_of(&self, id: Id) -> ScalarType {
         self.types[id.0 as usize]
     }
 
     fn here(&self) -> usize {
-        self.lists.len() - 1
+        if self.outermost { 0 } else { self.lists.len() - 1 }
     }
 
     fn value(&mut self, ty: ScalarType, level: usize) -> Id {
@@ -70,6 +84,7 @@ impl Builder {
 
     fn write(&mut self, level: usize, code: Code) {
         self.written += 1;
+        self.steps += 1;
         self.lists[level].code.push(code);
     }
 
@@ -102,7 +117,7 @@ impl Builder {
     fn level(&self, args: impl Iterator<Item = Id>) -> usize {
         let needed = args.map(|id| self.levels[id.0 as usize]).max().unwrap_or(0);
         let chosen = self.lists.iter().rposition(|list| list.chosen).unwrap_or(0);
-        needed.max(chosen)
+        if self.outermost { needed } else { needed.max(chosen) }
     }
 
     pub fn compute(&mut self, op: ScalarOp, ty: ScalarType, args: &[Id]) -> Result<Id> {
@@ -205,6 +220,30 @@ impl Builder {
     pub fn store(&mut self, from: Id, to: Address) {
         let level = self.here();
         self.write(level, Code::Store { from, to });
+    }
+
+    /// A chain over so many lanes, or some more that make groups of them.
+    pub fn lanes(
+        &mut self,
+        chain: Chain,
+        inputs: SmallVec<[Lane; 4]>,
+        outputs: SmallVec<[Address; 2]>,
+        count: usize,
+    ) {
+        let count = count.next_multiple_of(GROUP) as u32;
+        let instructions = chain.body.instructions();
+        let long = instructions.iter().any(|instruction| instruction.ty.size() == 8);
+        let each =
+            instructions.iter().filter(|instruction| !matches!(instruction.op, ScalarOp::Const { .. }));
+        let each = each.count() * if long { 2 } else { 1 };
+        self.written += each + inputs.len();
+        self.steps += each * (count as usize / GROUP) + inputs.len();
+        let next = self.chains.len() as u32;
+        let number = *self.of_chains.entry(chain).or_insert_with_key(|chain| {
+            self.chains.push(chain.clone());
+            next
+        });
+        self.code(Code::Lanes { chain: number, inputs, outputs, count });
     }
 
     /// A value that may be assigned again in lists within the present one. It is of the inner list: what depends on it stays
@@ -316,6 +355,6 @@ impl Builder {
             Code::Compute { to, .. } | Code::Set { to, .. } | Code::Load { to, .. } => needed[to.0 as usize],
             _ => true,
         });
-        Native { types: self.types, code }
+        Native { types: self.types, code, chains: self.chains }
     }
 }

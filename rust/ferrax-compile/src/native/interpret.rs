@@ -5,7 +5,8 @@ use ferrax_ir::scalar::reference::{Inputs, evaluate};
 use ferrax_ir::scalar::{Body, Reg, ScalarOp, ScalarType, Value};
 use ferrax_ir::{Result, internal_error};
 
-use super::{Address, Code, Id, Native};
+use super::{Address, Code, GROUP, Id, Lane, Native};
+use crate::chain::Chain;
 
 /// Runs the function over these memories, to each of which an entry of its table points.
 pub fn interpret(native: &Native, memories: &mut [Vec<u8>]) -> Result<()> {
@@ -34,15 +35,22 @@ impl Machine<'_> {
             Code::Compute { to, op, args } => self.values[to.0 as usize] = self.compute(*to, *op, args)?,
             Code::Set { to, from } => self.values[to.0 as usize] = self.value(*from),
             Code::Load { to, from } => {
-                let size = self.native.type_of(*to).size();
-                let mut bytes = [0; 8];
-                bytes[..size].copy_from_slice(self.place(from, size)?);
-                self.values[to.0 as usize] = u64::from_le_bytes(bytes);
+                self.values[to.0 as usize] = self.load(from, self.native.type_of(*to), 0)?;
             }
-            Code::Store { from, to } => {
-                let size = self.native.type_of(*from).size();
-                let bytes = self.value(*from).to_le_bytes();
-                self.place(to, size)?.copy_from_slice(&bytes[..size]);
+            Code::Store { from, to } => self.store(to, self.native.type_of(*from), 0, self.value(*from))?,
+            Code::Lanes { chain, inputs, outputs, count } => {
+                let chain = &self.native.chains[*chain as usize];
+                for first in (0..*count as usize).step_by(GROUP) {
+                    // All lanes of a group are read before one is written.
+                    let results: Vec<Vec<u64>> = (first..first + GROUP)
+                        .map(|lane| self.lane(chain, inputs, lane))
+                        .collect::<Result<_>>()?;
+                    for (lane, values) in (first..).zip(results) {
+                        for ((to, reg), value) in outputs.iter().zip(&chain.outputs).zip(values) {
+                            self.store(to, chain.body.type_of(*reg), lane, value)?;
+                        }
+                    }
+                }
             }
             Code::Leave { unless } if self.value(*unless) == 0 => {
                 return self.end(at, |code| matches!(code, Code::Again { .. } | Code::Forever));
@@ -61,6 +69,41 @@ impl Machine<'_> {
             _ => {}
         }
         Ok(at + 1)
+    }
+
+    /// What a chain computes in a lane.
+    fn lane(&mut self, chain: &Chain, inputs: &[Lane], lane: usize) -> Result<Vec<u64>> {
+        let mut body = Body::default();
+        let mut regs: Vec<Reg> = Vec::new();
+        for instruction in chain.body.instructions() {
+            let args: Vec<Reg> = instruction.args.iter().map(|arg| regs[arg.0 as usize]).collect();
+            let op = match instruction.op {
+                ScalarOp::Input { operand, .. } => ScalarOp::Const {
+                    bits: match inputs[operand as usize] {
+                        Lane::Block(from) => self.load(&from, instruction.ty, lane)?,
+                        Lane::Each(id) => self.value(id),
+                    },
+                },
+                op => op,
+            };
+            regs.push(body.push(op, instruction.ty, &args));
+        }
+        let results: Vec<Value> = chain.outputs.iter().map(|reg| Value::Real(regs[reg.0 as usize])).collect();
+        let values = evaluate(&body, &Inputs::default(), &results)?;
+        Ok(values.iter().map(|value| value[0].bits() as u64).collect())
+    }
+
+    /// An element beyond a place in memory.
+    fn load(&mut self, from: &Address, ty: ScalarType, element: usize) -> Result<u64> {
+        let mut bytes = [0; 8];
+        bytes[..ty.size()].copy_from_slice(self.place(from, ty.size(), element)?);
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    fn store(&mut self, to: &Address, ty: ScalarType, element: usize, value: u64) -> Result<()> {
+        let bytes = value.to_le_bytes();
+        self.place(to, ty.size(), element)?.copy_from_slice(&bytes[..ty.size()]);
+        Ok(())
     }
 
     /// Behind the end of the list that an instruction is in, which `is_end` tells. Of an `Else` and an `If` it is what
@@ -95,9 +138,9 @@ impl Machine<'_> {
         Err(internal_error!("a loop does not begin"))
     }
 
-    fn place(&mut self, address: &Address, size: usize) -> Result<&mut [u8]> {
+    fn place(&mut self, address: &Address, size: usize, element: usize) -> Result<&mut [u8]> {
         let bytes = address.bytes.map_or(0, |id| self.value(id) as i64);
-        let at = bytes.wrapping_add(address.offset.into());
+        let at = bytes.wrapping_add(address.offset.into()).wrapping_add((element * size) as i64);
         usize::try_from(at)
             .ok()
             .and_then(|at| {

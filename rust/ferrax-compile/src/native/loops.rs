@@ -1,24 +1,33 @@
 //! Loops and branches of native programs.
 //!
-//! A carry of few elements is variables. One whose elements are updated at computed places, or that has many elements, is in
-//! memory, where it is changed in place: only where the plan of the body lets it.
+//! A carry of few elements is variables. One that is computed in lanes is in memory. One whose elements are updated at
+//! computed places, or that has many elements, is in memory, where it is changed in place: only where the plan of the body
+//! lets it.
 
 use ferrax_ir::ops::{Cond, Scan, While};
 use ferrax_ir::scalar::{ScalarOp, ScalarType};
 use ferrax_ir::tensor::element_count;
 use ferrax_ir::{DType, Op, Program, Result};
 
-use super::lower::{Array, Lowering, MOST_COMPARED, MOST_ELEMENTS, parts};
-use super::{Address, Code, Id};
+use super::lower::{Array, Lowering, MOST_COMPARED, MOST_ELEMENTS, parts, same_memory};
+use super::{Address, Code, GROUP, Id, lanes};
 use crate::compile::plan;
-use crate::plan::{Argument, Place, Plan, Step};
+use crate::plan::{Argument, BufferId, Place, Plan, Step};
 
 /// The carries of a loop.
 pub(super) struct Carried {
     pub arrays: Vec<Array>,
-    /// Those that are variables, and those in memory.
+    /// Those that are variables, those in memory that is changed in place, and those in memory that is written anew.
     moving: Vec<usize>,
     fixed: Vec<usize>,
+    anew: Vec<usize>,
+}
+
+impl Carried {
+    /// Where a body's outputs should be.
+    fn wanted(&self, body: &Plan) -> Vec<(BufferId, Array)> {
+        self.anew.iter().map(|&number| (body.outputs[number].buffer, self.arrays[number].clone())).collect()
+    }
 }
 
 /// Whether a step updates an input of a plan at computed places.
@@ -58,20 +67,19 @@ impl Lowering<'_> {
             };
             of_step.push(element);
         }
-        let Some(results) = self.run(&body, &of_step)? else { return Ok(None) };
+        let Some(results) = self.run(&body, &of_step, &carried.wanted(&body))? else { return Ok(None) };
         for ((result, stack), output) in
             results[op.num_carry..].iter().zip(stacks).zip(&body.outputs[op.num_carry..])
         {
             let count = element_count(&output.sizes);
             let Some(element) = self.element(stack, index, output.bytes())? else { return Ok(None) };
-            let Some(values) = self.values(result, output.dtype, count) else { return Ok(None) };
-            if self.write(&values, &element).is_none() {
+            if self.copy(result, &element, output.dtype, count)?.is_none() {
                 return Ok(None);
             }
         }
         let by = self.build.int(if op.reverse { -1 } else { 1 });
         let next = self.build.compute(ScalarOp::Add, ScalarType::I64, &[index, by])?;
-        if self.hand_on(&carried, &body, &results, Some((index, next))).is_none() {
+        if self.hand_on(&carried, &body, &results, Some((index, next)))?.is_none() {
             return Ok(None);
         }
         self.build.end_loop(Code::Again { count })?;
@@ -94,12 +102,13 @@ impl Lowering<'_> {
         let with_carries = |constants: &[Array]| -> Vec<Array> {
             constants.iter().chain(&carried.arrays).cloned().collect()
         };
-        let Some(holds) = self.run(&condition, &with_carries(of_condition))? else { return Ok(None) };
+        let Some(holds) = self.run(&condition, &with_carries(of_condition), &[])? else { return Ok(None) };
         let holds = holds.first().and_then(|array| self.read(array, DType::Bool, 0, 0));
         let Some(unless) = holds else { return Ok(None) };
         self.build.code(Code::Leave { unless });
-        let Some(results) = self.run(&body, &with_carries(of_body))? else { return Ok(None) };
-        if self.hand_on(&carried, &body, &results, None).is_none() {
+        let wanted = carried.wanted(&body);
+        let Some(results) = self.run(&body, &with_carries(of_body), &wanted)? else { return Ok(None) };
+        if self.hand_on(&carried, &body, &results, None)?.is_none() {
             return Ok(None);
         }
         self.build.end_loop(Code::Forever)?;
@@ -115,8 +124,12 @@ impl Lowering<'_> {
         carry: &[Array],
         own: &dyn Fn(usize) -> bool,
     ) -> Result<Option<Carried>> {
-        let mut carried =
-            Carried { arrays: Vec::with_capacity(carry.len()), moving: Vec::new(), fixed: Vec::new() };
+        let mut carried = Carried {
+            arrays: Vec::with_capacity(carry.len()),
+            moving: Vec::new(),
+            fixed: Vec::new(),
+            anew: Vec::new(),
+        };
         for (number, array) in carry.iter().enumerate() {
             let output = &body.outputs[number];
             if body.buffers[output.buffer.0 as usize].place == Place::Input(constants + number) {
@@ -124,8 +137,28 @@ impl Lowering<'_> {
                 continue;
             }
             let count = element_count(&output.sizes);
+            let updated = is_updated(body, constants + number);
+            if count >= lanes::LEAST && !updated && lanes::makes(body, output.buffer) {
+                let memory = match array {
+                    Array::Memory { at, constant: false }
+                        if own(number) && (self.is_own(at) || count.is_multiple_of(GROUP)) =>
+                    {
+                        array.clone()
+                    }
+                    array => {
+                        let Some(room) = self.room(count * output.dtype.size()) else { return Ok(None) };
+                        if self.copy(array, &room, output.dtype, count)?.is_none() {
+                            return Ok(None);
+                        }
+                        room
+                    }
+                };
+                carried.arrays.push(memory);
+                carried.anew.push(number);
+                continue;
+            }
             let many = count > MOST_ELEMENTS;
-            if many || (count > MOST_COMPARED && is_updated(body, constants + number)) {
+            if many || (count > MOST_COMPARED && updated) {
                 let memory = match array {
                     Array::Memory { constant: false, .. } if own(number) => Some(array.clone()),
                     Array::Memory { .. } if many => None,
@@ -154,20 +187,21 @@ impl Lowering<'_> {
         body: &Plan,
         results: &[Array],
         index: Option<(Id, Id)>,
-    ) -> Option<()> {
+    ) -> Result<Option<()>> {
         let (mut to, mut from) = (Vec::new(), Vec::new());
         for &number in &carried.fixed {
             if !same_memory(&results[number], &carried.arrays[number]) {
-                return None;
+                return Ok(None);
             }
         }
         for &number in &carried.moving {
             let output = &body.outputs[number];
-            let values = self.values(&results[number], output.dtype, element_count(&output.sizes))?;
-            let Array::Values(variables) = &carried.arrays[number] else { return None };
+            let count = element_count(&output.sizes);
+            let Some(values) = self.values(&results[number], output.dtype, count) else { return Ok(None) };
+            let Array::Values(variables) = &carried.arrays[number] else { return Ok(None) };
             let same_types = |(&a, &b): (&Id, &Id)| self.build.type_of(a) == self.build.type_of(b);
             if values.len() != variables.len() || !values.iter().zip(variables).all(same_types) {
-                return None;
+                return Ok(None);
             }
             to.extend_from_slice(variables);
             from.extend(values);
@@ -176,8 +210,39 @@ impl Lowering<'_> {
             to.push(index);
             from.push(next);
         }
+        if self.write_anew(carried, body, results)?.is_none() {
+            return Ok(None);
+        }
         self.build.set_all(&to, &from);
-        Some(())
+        Ok(Some(()))
+    }
+
+    /// Copies carries that are not where they should be: what is where another one will be, out of the way first.
+    fn write_anew(&mut self, carried: &Carried, body: &Plan, results: &[Array]) -> Result<Option<()>> {
+        let late = |&&number: &&usize| !same_memory(&results[number], &carried.arrays[number]);
+        let mut copies: Vec<(usize, Array)> = Vec::new();
+        for &number in carried.anew.iter().filter(late) {
+            let (result, output) = (&results[number], &body.outputs[number]);
+            let taken = carried.anew.iter().any(|&other| same_memory(result, &carried.arrays[other]));
+            if !taken {
+                copies.push((number, result.clone()));
+                continue;
+            }
+            let count = element_count(&output.sizes);
+            let Some(room) = self.room(count * output.dtype.size()) else { return Ok(None) };
+            if self.copy(result, &room, output.dtype, count)?.is_none() {
+                return Ok(None);
+            }
+            copies.push((number, room));
+        }
+        for (number, array) in copies {
+            let output = &body.outputs[number];
+            let count = element_count(&output.sizes);
+            if self.copy(&array, &carried.arrays[number], output.dtype, count)?.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(()))
     }
 
     fn settle(&mut self, carried: &Carried) {
@@ -256,6 +321,12 @@ impl Lowering<'_> {
                 .filter(|array| matches!(array, Array::Memory { constant: false, .. }));
             results.push(match memory {
                 Some(memory) => memory.clone(),
+                None if count >= lanes::LEAST && lanes::element(output.dtype).is_some() => {
+                    match self.room(count * output.dtype.size()) {
+                        Some(room) => room,
+                        None => return Ok(None),
+                    }
+                }
                 None if count > MOST_ELEMENTS => return Ok(None),
                 None => Array::Values((0..count * parts).map(|_| self.build.undefined(ty)).collect()),
             });
@@ -309,10 +380,16 @@ impl Lowering<'_> {
         results: &[Array],
     ) -> Result<Option<()>> {
         let body = plan(program, self.target)?;
-        let Some(values) = self.run(&body, operands)? else { return Ok(None) };
+        let Some(values) = self.run(&body, operands, &[])? else { return Ok(None) };
         for ((array, output), result) in values.iter().zip(outputs).zip(results) {
             match result {
                 Array::Memory { .. } if same_memory(array, result) => {}
+                Array::Memory { .. } if !operands.iter().any(|operand| same_memory(operand, result)) => {
+                    let count = element_count(&output.sizes);
+                    if self.copy(array, result, output.dtype, count)?.is_none() {
+                        return Ok(None);
+                    }
+                }
                 Array::Memory { .. } => return Ok(None),
                 Array::Values(variables) => {
                     let count = element_count(&output.sizes);
@@ -325,8 +402,4 @@ impl Lowering<'_> {
         }
         Ok(Some(()))
     }
-}
-
-fn same_memory(a: &Array, b: &Array) -> bool {
-    matches!((a, b), (Array::Memory { at: a, .. }, Array::Memory { at: b, .. }) if a == b)
 }

@@ -1,8 +1,10 @@
-//! Loops as native programs, if they are small: each kernel of each step is written out, element by element.
+//! Loops as native programs, if they are small: each kernel of each step is written out, element by element, or, if it has
+//! more of them, in lanes.
 //!
 //! In: a `scan` or a `while`, whose body and what is in it consist of kernels of few elements, small products, updates at
-//! computed places, branches, and loops of the same kind. Out: one function; none for others. Elements of carries and of what is between kernels are values of the
-//! program; arrays that are gone through, constants of the loop and stacked results are in memory.
+//! computed places, branches, and loops of the same kind. Out: one function; none for others. Elements of small carries and
+//! of what is between kernels are values of the program; what is done in lanes, arrays that are gone through, constants of
+//! the loop and stacked results are in memory.
 //!
 //! Cost: that of planning the bodies, and linear in the instructions, which are limited.
 
@@ -14,6 +16,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::build::Builder;
+use super::lanes::{self, Work};
 use super::{Address, Id, Native};
 use crate::interpret::tree;
 use crate::kernel::{Accumulator, AccumulatorKind, AxisKind, Launch, Stage};
@@ -23,7 +26,9 @@ use crate::tuning::Target;
 /// Instructions of a function, elements of an array that values stand for, and bytes of arrays between loops, at most.
 const MOST_CODE: usize = 1200;
 pub(super) const MOST_ELEMENTS: usize = 64;
-const MOST_SCRATCH: usize = 8 << 10;
+const MOST_SCRATCH: usize = 32 << 10;
+/// Bytes between arrays of scratch memory, where groups of lanes may begin and end.
+const GAP: usize = 128;
 /// Elements among which a computed index chooses by comparing.
 pub(super) const MOST_COMPARED: usize = 8;
 
@@ -104,7 +109,7 @@ pub fn while_loop(
 fn small(program: &Program) -> bool {
     let few = |ty: &Type| {
         let sizes = ty.as_array().and_then(|array| array.sizes());
-        sizes.is_some_and(|sizes| element_count(&sizes) <= MOST_ELEMENTS)
+        sizes.is_some_and(|sizes| element_count(&sizes) <= lanes::MOST)
     };
     program.equations.len() <= MOST_CODE / 4
         && program.equations.iter().all(|equation| {
@@ -137,13 +142,51 @@ enum Held {
 pub(super) struct Lowering<'a> {
     pub build: Builder,
     pub target: &'a Target,
-    pointers: Vec<Pointer>,
+    pub pointers: Vec<Pointer>,
     constants: Vec<Tensor>,
     scratch: usize,
     /// Nanoseconds that the vector VM takes for all that was written out, once.
     pub elsewhere: f64,
-    /// Memory that operands of the present kernel were put to.
-    rooms: FxHashMap<u32, Array>,
+    /// Memory that operands of the present kernel were put to, and that which constants were put to once.
+    pub rooms: FxHashMap<u32, Array>,
+    pub lasting: FxHashMap<(u32, i32), Array>,
+    pub of_folds: Option<Array>,
+}
+
+/// A plan while it is gone through.
+struct Course<'a> {
+    body: &'a Plan,
+    held: Vec<Held>,
+    /// The last step that needs each buffer.
+    last: Vec<usize>,
+    /// Where buffers should be at the end.
+    wanted: &'a [(BufferId, Array)],
+}
+
+impl Course<'_> {
+    fn array(&self, buffer: BufferId) -> Option<Array> {
+        match &self.held[buffer.0 as usize] {
+            Held::Nothing => None,
+            Held::Array(array) => Some(array.clone()),
+            Held::Written(_, values) => {
+                values.iter().copied().collect::<Option<Vec<Id>>>().map(Array::Values)
+            }
+        }
+    }
+
+    /// Where the result of a kernel should be, if nothing that is needed later is there, and the kernel itself reads of it
+    /// no more than what it writes at once.
+    fn place(&self, step: usize, launch: &Launch, operands: &[BufferId]) -> Option<Array> {
+        let [store] = &*launch.kernel.stores else { return None };
+        let buffer = operands[store.operand as usize];
+        let (_, memory) = self.wanted.iter().find(|(wanted, _)| *wanted == buffer)?;
+        let there = |held: &Held| matches!(held, Held::Array(array) if same_memory(array, memory));
+        let needed = self.held.iter().zip(&self.last).any(|(held, &last)| last > step && there(held));
+        let read = launch.kernel.loads.iter().zip(&launch.loads).any(|(load, view)| {
+            there(&self.held[operands[load.operand as usize].0 as usize]) && *view != launch.stores[0]
+        });
+        (!needed && !read).then(|| memory.clone())
+    }
 }
 
 impl<'a> Lowering<'a> {
@@ -156,6 +199,8 @@ impl<'a> Lowering<'a> {
             scratch: 0,
             elsewhere: 0.0,
             rooms: FxHashMap::default(),
+            lasting: FxHashMap::default(),
+            of_folds: None,
         }
     }
 
@@ -167,7 +212,7 @@ impl<'a> Lowering<'a> {
         }) as u32
     }
 
-    fn memory(&mut self, pointer: Pointer, constant: bool) -> Array {
+    pub fn memory(&mut self, pointer: Pointer, constant: bool) -> Array {
         let pointer = self.entry(pointer);
         Array::Memory { at: Address { pointer, bytes: None, offset: 0 }, constant }
     }
@@ -196,9 +241,9 @@ impl<'a> Lowering<'a> {
 
     /// Scratch memory of so many bytes.
     pub fn room(&mut self, bytes: usize) -> Option<Array> {
-        let offset = self.scratch;
-        self.scratch += bytes.next_multiple_of(8);
-        if self.scratch > MOST_SCRATCH {
+        let offset = self.scratch + GAP;
+        self.scratch = offset + bytes.next_multiple_of(GAP / 2);
+        if self.scratch + GAP > MOST_SCRATCH {
             return None;
         }
         let pointer = self.entry(Pointer::Scratch);
@@ -213,7 +258,7 @@ impl<'a> Lowering<'a> {
                 ids.get(element * parts + part).copied().filter(|&id| self.build.type_of(id) == ty)
             }
             Array::Memory { at, constant } => {
-                let at = moved(*at, (element * parts + part) * ty.size())?;
+                let at = moved(*at, ((element * parts + part) * ty.size()) as i64)?;
                 Some(self.build.load(ty, at, *constant))
             }
         }
@@ -241,7 +286,7 @@ impl<'a> Lowering<'a> {
     pub fn write_part(&mut self, value: Id, to: &Array, place: usize) -> Option<()> {
         let Array::Memory { at, .. } = to else { return None };
         let size = self.build.type_of(value).size();
-        let to = moved(*at, place * size)?;
+        let to = moved(*at, (place * size) as i64)?;
         self.build.store(value, to);
         Some(())
     }
@@ -268,10 +313,12 @@ impl<'a> Lowering<'a> {
     ) -> Result<Option<Function>> {
         let mut copies = Vec::new();
         let mut written = Vec::new();
+        let mut in_scratch = Vec::new();
         for (number, (carry, output)) in carries.iter().zip(outputs).enumerate() {
             if let Array::Memory { at, .. } = carry {
                 // A carry that is handed on as it is, or was changed where its result is.
                 match self.pointers[at.pointer as usize] {
+                    Pointer::Scratch => in_scratch.push(number),
                     _ if at.offset != 0 || at.bytes.is_some() => return Ok(None),
                     Pointer::Input(input) if input == first + number => {
                         copies.push((input, number, inputs[input].bytes()));
@@ -291,18 +338,30 @@ impl<'a> Lowering<'a> {
                 return Ok(None);
             }
         }
+        for number in in_scratch {
+            let to = self.memory(Pointer::Output(number), false);
+            let output = &outputs[number];
+            if self.copy(&carries[number], &to, output.dtype, element_count(&output.sizes))?.is_none() {
+                return Ok(None);
+            }
+        }
         // What an instruction takes where it waits for others now and then.
         const NANOSECONDS: f64 = 0.35;
-        if self.build.written() as f64 * NANOSECONDS > self.elsewhere {
+        if self.build.steps() as f64 * NANOSECONDS > self.elsewhere {
             return Ok(None);
         }
         let Lowering { build, pointers, constants, scratch, .. } = self;
         let native = build.finish();
-        Ok(Some(Function { native, pointers, constants, scratch, before, after: copies }))
+        Ok(Some(Function { native, pointers, constants, scratch: scratch + GAP, before, after: copies }))
     }
 
-    /// The outputs of a plan.
-    pub fn run(&mut self, body: &Plan, inputs: &[Array]) -> Result<Option<Vec<Array>>> {
+    /// The outputs of a plan, of which some are `wanted` at places.
+    pub fn run(
+        &mut self,
+        body: &Plan,
+        inputs: &[Array],
+        wanted: &[(BufferId, Array)],
+    ) -> Result<Option<Vec<Array>>> {
         let mut held: Vec<Held> = Vec::with_capacity(body.buffers.len());
         for buffer in &body.buffers {
             held.push(match buffer.place {
@@ -317,26 +376,25 @@ impl<'a> Lowering<'a> {
                 _ => Held::Nothing,
             });
         }
-        for step in &body.steps {
+        let mut last = vec![0; body.buffers.len()];
+        for (number, step) in body.steps.iter().enumerate() {
+            step.each_buffer(|id| last[id.0 as usize] = number);
+        }
+        body.outputs.iter().for_each(|output| last[output.buffer.0 as usize] = body.steps.len());
+        let mut course = Course { body, held, last, wanted };
+        for (number, step) in body.steps.iter().enumerate() {
             if self.build.written() > MOST_CODE {
                 return Ok(None);
             }
             let done = match step {
-                Step::Kernel { launch, operands } => self.kernel(launch, operands, body, &mut held)?,
-                Step::Library { op, inputs, outputs } => self.call(op, inputs, outputs, body, &mut held)?,
+                Step::Kernel { launch, operands } => self.kernel(number, launch, operands, &mut course)?,
+                Step::Library { op, inputs, outputs } => self.call(op, inputs, outputs, &mut course)?,
             };
             if done.is_none() {
                 return Ok(None);
             }
         }
-        let mut results = Vec::with_capacity(body.outputs.len());
-        for output in &body.outputs {
-            match array_of(&held, output.buffer) {
-                Some(array) => results.push(array),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(results))
+        Ok(body.outputs.iter().map(|output| course.array(output.buffer)).collect())
     }
 
     /// A constant: values of few elements, else memory.
@@ -350,8 +408,17 @@ impl<'a> Lowering<'a> {
                 bytes.chunks_exact(ty.size()).map(|bytes| self.build.constant(ty, word(bytes))).collect(),
             ));
         }
-        self.constants.push(tensor.clone());
-        Some(self.memory(Pointer::Constant(self.constants.len() - 1), true))
+        Some(self.elements_of(tensor.clone()))
+    }
+
+    /// The elements of a constant in memory.
+    pub fn elements_of(&mut self, tensor: Tensor) -> Array {
+        let known = self.constants.iter().position(|known| *known == tensor);
+        let number = known.unwrap_or_else(|| {
+            self.constants.push(tensor);
+            self.constants.len() - 1
+        });
+        self.memory(Pointer::Constant(number), true)
     }
 
     /// A step that is no kernel.
@@ -360,16 +427,23 @@ impl<'a> Lowering<'a> {
         op: &Op,
         inputs: &[Argument],
         outputs: &[Argument],
-        body: &Plan,
-        held: &mut [Held],
+        course: &mut Course<'_>,
     ) -> Result<Option<()>> {
+        let body = course.body;
         let Some(arrays) =
-            inputs.iter().map(|input| array_of(held, input.buffer)).collect::<Option<Vec<Array>>>()
+            inputs.iter().map(|input| course.array(input.buffer)).collect::<Option<Vec<Array>>>()
         else {
             return Ok(None);
         };
         self.elsewhere += 40.0;
-        let shared = |operand: usize, result: usize| in_place(body, &inputs[operand], &outputs[result]);
+        let alone = |operand: usize| {
+            let other =
+                |(number, array): (usize, &Array)| number != operand && same_memory(array, &arrays[operand]);
+            !arrays.iter().enumerate().any(other)
+        };
+        let shared = |operand: usize, result: usize| {
+            in_place(body, &inputs[operand], &outputs[result]) && alone(operand)
+        };
         let results = match op {
             Op::Scan(op) if small(&op.jaxpr) => {
                 let own = |carry: usize| shared(op.num_consts + carry, carry);
@@ -392,7 +466,7 @@ impl<'a> Lowering<'a> {
         };
         let Some(results) = results else { return Ok(None) };
         for (array, output) in results.into_iter().zip(outputs) {
-            held[output.buffer.0 as usize] = Held::Array(array);
+            course.held[output.buffer.0 as usize] = Held::Array(array);
         }
         Ok(Some(()))
     }
@@ -400,10 +474,10 @@ impl<'a> Lowering<'a> {
     /// Writes a kernel out.
     fn kernel(
         &mut self,
+        step: usize,
         launch: &Launch,
         operands: &[BufferId],
-        body: &Plan,
-        held: &mut [Held],
+        course: &mut Course<'_>,
     ) -> Result<Option<()>> {
         let kernel = &launch.kernel;
         let each = kernel.body.instructions().len() + kernel.epilogue.instructions().len();
@@ -416,7 +490,8 @@ impl<'a> Lowering<'a> {
         let (parallel, reduced) = (over(AxisKind::Parallel), over(AxisKind::Reduction));
         // The order of the terms is the schedule's where several axes are reduced.
         let ordered = reduced.iter().filter(|&&axis| launch.extents[axis] > 1).count() <= 1;
-        if work > 4 * MOST_CODE || (trees && !ordered) {
+        let form = lanes::form(launch);
+        if (work > 4 * MOST_CODE && form.is_none()) || (trees && !ordered) {
             return Ok(None);
         }
         self.rooms.clear();
@@ -432,28 +507,35 @@ impl<'a> Lowering<'a> {
         });
         // Kernels that fold are no straight line.
         self.elsewhere += if kernel.folds() { 30.0 } else { 4.0 } + nanoseconds.sum::<f64>();
-        let arrays: Vec<Option<Array>> = operands.iter().map(|&buffer| array_of(held, buffer)).collect();
+        let arrays: Vec<Option<Array>> = operands.iter().map(|&buffer| course.array(buffer)).collect();
+        let sizes = kernel.operands.iter().zip(operands);
+        let counts: Vec<usize> = sizes
+            .map(|(operand, buffer)| course.body.buffers[buffer.0 as usize].bytes / operand.dtype.size())
+            .collect();
+        let lanes = form.as_ref().map(|form| Work { launch, form, arrays: &arrays, counts: &counts });
+        if let Some(work) = lanes.filter(|_| !kernel.folds()) {
+            let place = |_| course.place(step, launch, operands);
+            let Some(results) = self.in_lanes(&work, &place)? else { return Ok(None) };
+            for (store, array) in kernel.stores.iter().zip(results) {
+                course.held[operands[store.operand as usize].0 as usize] = Held::Array(array);
+            }
+            return Ok(Some(()));
+        }
+        let of_lanes = match &lanes {
+            Some(work) => match self.places_of_fold(work)? {
+                Some((results, terms)) => Some((work, results, terms)),
+                None => return Ok(None),
+            },
+            None => None,
+        };
         let mut writes: Vec<Write> = Vec::new();
         for outer in launch.indices(&parallel, &vec![0; kernel.axes.len()]) {
-            let mut terms: Vec<Vec<Id>> = vec![Vec::new(); kernel.accumulators.len()];
-            for index in launch.indices(&reduced, &outer) {
-                let point = Point { launch, arrays: &arrays, index: &index, folded: &[] };
-                let Some(ids) = self.body(&point, Stage::Main)? else { return Ok(None) };
-                for (terms, accumulator) in terms.iter_mut().zip(&kernel.accumulators) {
-                    terms.push(ids[accumulator.arg.0 as usize]);
-                }
-                if note(launch, Stage::Main, &index, &ids, &mut writes).is_none() {
-                    return Ok(None);
-                }
-            }
+            let folded = match &of_lanes {
+                Some((work, results, terms)) => self.folded(work, &outer, results, terms)?,
+                None => self.folded_one_by_one((launch, &arrays), &reduced, &outer, &mut writes)?,
+            };
+            let Some(folded) = folded else { return Ok(None) };
             if kernel.stores.iter().any(|store| store.stage == Stage::Epilogue) {
-                let mut folded = Vec::with_capacity(terms.len());
-                for (accumulator, terms) in kernel.accumulators.iter().zip(&terms) {
-                    match self.fold(accumulator, terms)? {
-                        Some(value) => folded.push(value),
-                        None => return Ok(None),
-                    }
-                }
                 let point = Point { launch, arrays: &arrays, index: &outer, folded: &folded };
                 let Some(ids) = self.body(&point, Stage::Epilogue)? else { return Ok(None) };
                 if note(launch, Stage::Epilogue, &outer, &ids, &mut writes).is_none() {
@@ -461,18 +543,23 @@ impl<'a> Lowering<'a> {
                 }
             }
         }
+        if let Some((_, results, _)) = of_lanes {
+            let main = kernel.stores.iter().filter(|store| store.stage == Stage::Main);
+            for (store, array) in main.zip(results) {
+                course.held[operands[store.operand as usize].0 as usize] = Held::Array(array);
+            }
+        }
         for Write { operand, element, parts: ids } in writes {
             let (dtype, buffer) = (kernel.operands[operand].dtype, operands[operand]);
             let Some((ty, parts)) = parts(dtype) else { return Ok(None) };
-            let size = dtype.size();
-            let count = body.buffers[buffer.0 as usize].bytes / size;
+            let count = counts[operand];
             if count > MOST_ELEMENTS
                 || ids.len() != parts
                 || ids.iter().any(|&id| self.build.type_of(id) != ty)
             {
                 return Ok(None);
             }
-            let place = &mut held[buffer.0 as usize];
+            let place = &mut course.held[buffer.0 as usize];
             if !matches!(place, Held::Written(known, values) if *known == ty && values.len() == count * parts)
             {
                 *place = Held::Written(ty, vec![None; count * parts]);
@@ -487,6 +574,36 @@ impl<'a> Lowering<'a> {
             }
         }
         Ok(Some(()))
+    }
+
+    /// The accumulators of a launch at an index of its parallel loops, term by term, and what its main stage writes.
+    fn folded_one_by_one(
+        &mut self,
+        (launch, arrays): (&Launch, &[Option<Array>]),
+        reduced: &[usize],
+        outer: &[i64],
+        writes: &mut Vec<Write>,
+    ) -> Result<Option<Vec<Id>>> {
+        let kernel = &launch.kernel;
+        let mut terms: Vec<Vec<Id>> = vec![Vec::new(); kernel.accumulators.len()];
+        for index in launch.indices(reduced, outer) {
+            let point = Point { launch, arrays, index: &index, folded: &[] };
+            let Some(ids) = self.body(&point, Stage::Main)? else { return Ok(None) };
+            for (terms, accumulator) in terms.iter_mut().zip(&kernel.accumulators) {
+                terms.push(ids[accumulator.arg.0 as usize]);
+            }
+            if note(launch, Stage::Main, &index, &ids, writes).is_none() {
+                return Ok(None);
+            }
+        }
+        let mut folded = Vec::with_capacity(terms.len());
+        for (accumulator, terms) in kernel.accumulators.iter().zip(&terms) {
+            match self.fold(accumulator, terms)? {
+                Some(value) => folded.push(value),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(folded))
     }
 
     /// The values of a body's instructions at an index.
@@ -598,28 +715,24 @@ impl<'a> Lowering<'a> {
     }
 
     /// What becomes of an accumulator's terms, in the order that the kernel IR says.
-    fn fold(&mut self, accumulator: &Accumulator, terms: &[Id]) -> Result<Option<Id>> {
+    pub fn fold(&mut self, accumulator: &Accumulator, terms: &[Id]) -> Result<Option<Id>> {
         let ty = accumulator.ty;
-        let (op, identity) = match accumulator.kind {
-            AccumulatorKind::Sum => (ScalarOp::Add, Some(0.0)),
-            AccumulatorKind::Prod => (ScalarOp::Mul, Some(1.0)),
-            AccumulatorKind::Max => (ScalarOp::Max, None),
-            AccumulatorKind::Min => (ScalarOp::Min, None),
-            AccumulatorKind::And => (ScalarOp::And, None),
-            AccumulatorKind::Or => (ScalarOp::Or, None),
-            AccumulatorKind::Xor => (ScalarOp::Xor, None),
-            AccumulatorKind::ArgMax => return self.first(true, ty, terms),
-            AccumulatorKind::ArgMin => return self.first(false, ty, terms),
+        let Some((op, identity)) = operation(accumulator.kind) else {
+            return self.first(accumulator.kind == AccumulatorKind::ArgMax, ty, terms);
         };
+        let identity = identity.map(|identity| self.identity(ty, identity));
         let build = std::cell::RefCell::new(&mut self.build);
         let combine = |a: Id, b: Id| build.borrow_mut().compute(op, ty, &[a, b]);
         if let Some(identity) = identity {
-            let bits = ferrax_ir::Scalar::from_f64(ty.dtype(), identity).bits() as u64;
-            let identity = build.borrow_mut().constant(ty, bits);
             return tree(terms, identity, &combine).map(Some);
         }
         let Some((&first, rest)) = terms.split_first() else { return Ok(None) };
         rest.iter().try_fold(first, |a, &b| combine(a, b)).map(Some)
+    }
+
+    pub fn identity(&mut self, ty: ScalarType, identity: f64) -> Id {
+        let bits = ferrax_ir::Scalar::from_f64(ty.dtype(), identity).bits() as u64;
+        self.build.constant(ty, bits)
     }
 
     /// The number of the first of the greatest terms, or of the least; NaN counts as both.
@@ -661,13 +774,22 @@ struct Point<'a> {
     folded: &'a [Id],
 }
 
-/// What a buffer holds, if all of it was written.
-fn array_of(held: &[Held], buffer: BufferId) -> Option<Array> {
-    match &held[buffer.0 as usize] {
-        Held::Nothing => None,
-        Held::Array(array) => Some(array.clone()),
-        Held::Written(_, values) => values.iter().copied().collect::<Option<Vec<Id>>>().map(Array::Values),
-    }
+/// The operation of an accumulator, and what a tree of it begins with; none of those that number their terms.
+pub(super) fn operation(kind: AccumulatorKind) -> Option<(ScalarOp, Option<f64>)> {
+    Some(match kind {
+        AccumulatorKind::Sum => (ScalarOp::Add, Some(0.0)),
+        AccumulatorKind::Prod => (ScalarOp::Mul, Some(1.0)),
+        AccumulatorKind::Max => (ScalarOp::Max, None),
+        AccumulatorKind::Min => (ScalarOp::Min, None),
+        AccumulatorKind::And => (ScalarOp::And, None),
+        AccumulatorKind::Or => (ScalarOp::Or, None),
+        AccumulatorKind::Xor => (ScalarOp::Xor, None),
+        AccumulatorKind::ArgMax | AccumulatorKind::ArgMin => return None,
+    })
+}
+
+pub(super) fn same_memory(a: &Array, b: &Array) -> bool {
+    matches!((a, b), (Array::Memory { at: a, .. }, Array::Memory { at: b, .. }) if a == b)
 }
 
 /// Whether what a step of a plan writes may lie where an operand of it is.
@@ -680,7 +802,7 @@ fn in_place(body: &Plan, operand: &Argument, result: &Argument) -> bool {
         }
 }
 
-fn moved(at: Address, bytes: usize) -> Option<Address> {
+pub(super) fn moved(at: Address, bytes: i64) -> Option<Address> {
     let offset = i32::try_from(bytes).ok().and_then(|bytes| at.offset.checked_add(bytes))?;
     Some(Address { offset, ..at })
 }

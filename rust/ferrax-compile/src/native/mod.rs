@@ -11,12 +11,14 @@
 //! touches memory. A value is assigned once, but for those that a [`Code::Set`] assigns, which keep their last one.
 //! `Loop` … `Again` repeats what is between, as often as the value of its count says (at least once), counting it down
 //! to zero; `Loop` … `Forever` until a `Leave` in it (in no inner loop) finds its condition false. `If` … `Else` … `End`
-//! runs one of two lists.
+//! runs one of two lists. `Lanes` runs a [`Chain`] over so many lanes, [`GROUP`] at a time or several of these: no block that
+//! it writes overlaps another, unless it is one that is read, and the only one written.
 //!
 //! Addresses are of the function's table of pointers, at a distance in bytes that values and constants say.
 
 mod build;
 mod interpret;
+mod lanes;
 mod loops;
 mod lower;
 #[cfg(test)]
@@ -27,7 +29,7 @@ use ferrax_ir::scalar::{ScalarOp, ScalarType};
 use ferrax_ir::{Result, internal_error};
 use smallvec::SmallVec;
 
-use crate::chain::arguments;
+use crate::chain::{Chain, arguments};
 
 pub use self::interpret::interpret;
 pub use self::lower::{Function, Pointer, scan, while_loop};
@@ -46,18 +48,56 @@ pub struct Address {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Code {
-    Compute { to: Id, op: ScalarOp, args: SmallVec<[Id; 3]> },
-    Set { to: Id, from: Id },
-    Load { to: Id, from: Address },
-    Store { from: Id, to: Address },
+    Compute {
+        to: Id,
+        op: ScalarOp,
+        args: SmallVec<[Id; 3]>,
+    },
+    Set {
+        to: Id,
+        from: Id,
+    },
+    Load {
+        to: Id,
+        from: Address,
+    },
+    Store {
+        from: Id,
+        to: Address,
+    },
     Loop,
-    Leave { unless: Id },
-    Again { count: Id },
+    Leave {
+        unless: Id,
+    },
+    Again {
+        count: Id,
+    },
     Forever,
-    If { holds: Id },
+    If {
+        holds: Id,
+    },
     Else,
     End,
+    /// The chain with this number over `count` lanes, a multiple of [`GROUP`].
+    Lanes {
+        chain: u32,
+        inputs: SmallVec<[Lane; 4]>,
+        outputs: SmallVec<[Address; 2]>,
+        count: u32,
+    },
 }
+
+/// What a lane of a chain reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lane {
+    /// An element of its own, of those from here on.
+    Block(Address),
+    /// This value, as all others.
+    Each(Id),
+}
+
+/// What lanes are a multiple of.
+pub const GROUP: usize = 8;
 
 /// A function over pointers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -65,6 +105,7 @@ pub struct Native {
     /// The type of each value.
     pub types: Vec<ScalarType>,
     pub code: Vec<Code>,
+    pub chains: Vec<Chain>,
 }
 
 impl Code {
@@ -78,7 +119,32 @@ impl Code {
             Code::Leave { unless } => show(*unless),
             Code::Again { count } => show(*count),
             Code::If { holds } => show(*holds),
+            Code::Lanes { inputs, outputs, .. } => {
+                for input in inputs {
+                    match input {
+                        Lane::Block(address) => address.bytes.into_iter().for_each(&mut show),
+                        Lane::Each(id) => show(*id),
+                    }
+                }
+                outputs.iter().filter_map(|address| address.bytes).for_each(show);
+            }
             Code::Loop | Code::Forever | Code::Else | Code::End => {}
+        }
+    }
+
+    /// Shows each place in memory.
+    pub fn each_address(&self, mut show: impl FnMut(&Address)) {
+        match self {
+            Code::Load { from: address, .. } | Code::Store { to: address, .. } => show(address),
+            Code::Lanes { inputs, outputs, .. } => {
+                for input in inputs {
+                    if let Lane::Block(address) = input {
+                        show(address);
+                    }
+                }
+                outputs.iter().for_each(show);
+            }
+            _ => {}
         }
     }
 
@@ -93,13 +159,19 @@ impl Code {
 }
 
 impl Native {
+    pub fn has_lanes(&self) -> bool {
+        !self.chains.is_empty()
+    }
+
     pub fn type_of(&self, id: Id) -> ScalarType {
         self.types[id.0 as usize]
     }
 
     /// Checks what an emitter relies on: values are of the program and assigned before they are read, loops and choices
-    /// are nested, operations have as many arguments as they take, conditions are `Bool`, counts and distances `I64`, and a copy is of its target's type.
+    /// are nested, operations have as many arguments as they take, chains
+    /// their blocks, conditions are `Bool`, counts and distances `I64`, and a copy is of its target's type.
     pub fn verify(&self) -> Result<()> {
+        self.chains.iter().try_for_each(Chain::verify)?;
         #[derive(PartialEq)]
         enum Open {
             Loop,
@@ -116,15 +188,30 @@ impl Native {
                 return Err(wrong("reads what has no value"));
             }
             let is = |id: Id, ty: ScalarType| self.types.get(id.0 as usize) == Some(&ty);
-            let address = |address: &Address| address.bytes.is_none_or(|bytes| is(bytes, ScalarType::I64));
+            let mut addressed = true;
+            code.each_address(|address| {
+                addressed &= address.bytes.is_none_or(|bytes| is(bytes, ScalarType::I64));
+            });
             let typed = match code {
+                _ if !addressed => false,
                 Code::Set { to, from } => is(*to, self.type_of(*from)),
-                Code::Load { from, .. } => address(from),
-                Code::Store { to, .. } => address(to),
                 Code::Leave { unless } => is(*unless, ScalarType::Bool),
                 Code::If { holds } => is(*holds, ScalarType::Bool),
                 Code::Again { count } => is(*count, ScalarType::I64),
                 Code::Compute { op, args, .. } => arguments(*op) == Some(args.len()),
+                Code::Lanes { chain, inputs, outputs, count } => {
+                    let Some(chain) = self.chains.get(*chain as usize) else {
+                        return Err(wrong("has no chain"));
+                    };
+                    let typed = |(input, &(ty, uniform)): (&Lane, &(ScalarType, bool))| match input {
+                        Lane::Block(_) => !uniform,
+                        Lane::Each(id) => uniform && is(*id, ty),
+                    };
+                    (inputs.len(), outputs.len()) == (chain.inputs.len(), chain.outputs.len())
+                        && inputs.iter().zip(&chain.inputs).all(typed)
+                        && *count > 0
+                        && (*count as usize).is_multiple_of(GROUP)
+                }
                 _ => true,
             };
             if !typed {

@@ -2,14 +2,15 @@ use ferrax_ir::Result;
 use ferrax_ir::scalar::{ScalarOp, ScalarType};
 
 use super::build::Builder;
-use super::{Address, Code, Id, Native, interpret};
+use super::{Address, Code, Id, Lane, Native, interpret};
+use crate::chain::Chain;
 
 fn constant(to: u32, bits: u64) -> Code {
     Code::Compute { to: Id(to), op: ScalarOp::Const { bits }, args: [].into_iter().collect() }
 }
 
 fn program(types: &[ScalarType], code: Vec<Code>) -> Native {
-    Native { types: types.to_vec(), code }
+    Native { types: types.to_vec(), code, ..Native::default() }
 }
 
 const AT: Address = Address { pointer: 0, bytes: None, offset: 0 };
@@ -36,6 +37,25 @@ fn what_an_emitter_relies_on_is_checked() {
     refused(&[I64], vec![index], "of other types");
     let lonely = Code::Compute { to: Id(1), op: ScalarOp::Add, args: [Id(0)].into_iter().collect() };
     refused(&[F32, F32], vec![constant(0, 0), lonely], "of other types");
+    let lanes = |count| Code::Lanes {
+        chain: 0,
+        inputs: [Lane::Block(AT)].into_iter().collect(),
+        outputs: [AT].into_iter().collect(),
+        count,
+    };
+    refused(&[], vec![lanes(8)], "has no chain");
+    let mut chain = Chain::default();
+    let x = chain.input(F32, false);
+    chain.outputs.push(x);
+    let with_chain = |chain: &Chain, code: Code| {
+        let native = Native { chains: vec![chain.clone()], code: vec![code], ..Native::default() };
+        native.verify().map_err(|error| error.to_string())
+    };
+    assert_eq!(with_chain(&chain, lanes(8)), Ok(()));
+    assert!(with_chain(&chain, lanes(9)).unwrap_err().contains("of other types"));
+    assert!(with_chain(&chain, lanes(0)).unwrap_err().contains("of other types"));
+    chain.input(F32, true);
+    assert!(with_chain(&chain, lanes(8)).unwrap_err().contains("of other types"));
 }
 
 #[test]

@@ -24,13 +24,13 @@ fn bytes_of(ty: ScalarType, bits: &[u64]) -> Vec<u8> {
     bits.iter().flat_map(|bits| bits.to_le_bytes()[..ty.size()].to_vec()).collect()
 }
 
-fn element(ty: ScalarType, bytes: &[u8], lane: usize) -> Scalar {
+pub(super) fn element(ty: ScalarType, bytes: &[u8], lane: usize) -> Scalar {
     let mut bits = [0; 8];
     bits[..ty.size()].copy_from_slice(&bytes[lane * ty.size()..(lane + 1) * ty.size()]);
     Scalar::from_bits(ty.dtype(), u64::from_le_bytes(bits).into())
 }
 
-fn is_nan(value: Scalar) -> bool {
+pub(super) fn is_nan(value: Scalar) -> bool {
     value.to_f64().is_some_and(f64::is_nan)
 }
 
@@ -121,38 +121,44 @@ fn operations_give_the_bits_of_the_interpreter() {
     }
 }
 
-#[test]
-fn random_chains() {
+/// A chain of some operations over all types, with inputs of either kind.
+pub(super) fn random_chain(random: &mut Random, most: usize) -> Chain {
     let mut all = of_chains();
     // The bits of NaN are nobody's.
     all.retain(|(op, ty, from)| *op != ScalarOp::Bitcast || !from[0].is_float() || ty.is_float());
+    let mut chain = Chain::default();
+    let mut known: Vec<Reg> = Vec::new();
+    for ty in TYPES.into_iter().filter(|ty| ty.size() >= 4 || *ty == ScalarType::Bool) {
+        for number in 0..3 {
+            let uniform = number == 2 && ty != ScalarType::Bool;
+            known.push(chain.input(ty, uniform));
+        }
+        let bits = random.value(ty);
+        known.push(chain.body.push(ScalarOp::Const { bits }, ty, &[]));
+    }
+    for _ in 0..random.below(most) {
+        let (op, ty, from) = &all[random.below(all.len())];
+        let args: Vec<Reg> = from
+            .iter()
+            .map(|&ty| {
+                let fit: Vec<Reg> =
+                    known.iter().copied().filter(|&reg| chain.body.type_of(reg) == ty).collect();
+                fit[random.below(fit.len())]
+            })
+            .collect();
+        known.push(chain.push(*op, *ty, &args).unwrap());
+    }
+    for _ in 0..1 + random.below(9) {
+        chain.outputs.push(known[random.below(known.len())]);
+    }
+    chain
+}
+
+#[test]
+fn random_chains() {
     for seed in 0..400 {
         let mut random = Random(seed);
-        let mut chain = Chain::default();
-        let mut known: Vec<Reg> = Vec::new();
-        for ty in TYPES.into_iter().filter(|ty| ty.size() >= 4 || *ty == ScalarType::Bool) {
-            for number in 0..3 {
-                let uniform = number == 2 && ty != ScalarType::Bool;
-                known.push(chain.input(ty, uniform));
-            }
-            let bits = random.value(ty);
-            known.push(chain.body.push(ScalarOp::Const { bits }, ty, &[]));
-        }
-        for _ in 0..random.below(90) {
-            let (op, ty, from) = &all[random.below(all.len())];
-            let args: Vec<Reg> = from
-                .iter()
-                .map(|&ty| {
-                    let fit: Vec<Reg> =
-                        known.iter().copied().filter(|&reg| chain.body.type_of(reg) == ty).collect();
-                    fit[random.below(fit.len())]
-                })
-                .collect();
-            known.push(chain.push(*op, *ty, &args).unwrap());
-        }
-        for _ in 0..1 + random.below(9) {
-            chain.outputs.push(known[random.below(known.len())]);
-        }
+        let chain = random_chain(&mut random, 90);
         let lanes = 1 + random.below(70);
         check(&chain, &mut random, lanes);
     }

@@ -11,6 +11,8 @@ mod calls;
 mod chain_tests;
 mod chains;
 #[cfg(test)]
+mod lanes_tests;
+#[cfg(test)]
 mod tests;
 
 use std::sync::OnceLock;

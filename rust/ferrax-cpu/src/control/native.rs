@@ -48,6 +48,7 @@ pub fn bind(
     };
     let Some(function) = Function::new(&native, pointers.len())? else { return Ok(None) };
     Path::Native.take();
+    Path::NativeLanes.take_if(native.has_lanes());
     Ok(Some(Box::new(NativeLoop { function, pointers, constants, scratch, before, after })))
 }
 

@@ -9,12 +9,13 @@ mod choices;
 mod conversions;
 mod floats;
 mod integers;
+mod lanes;
 
 use ferrax_compile::native::{Address, Code, Id, Native};
 use ferrax_ir::scalar::{ScalarOp, ScalarType};
 use ferrax_ir::{Result, internal_error};
 
-use crate::allocate::{Allocation, FLOATS, INTEGERS, KEPT, Place, Uses, allocate};
+use crate::allocate::{Allocation, FLOATS, INTEGERS, KEPT, Lifetime, Place, Uses, allocate};
 use crate::encode::floats as codes;
 use crate::encode::{
     Alu, Assembler, Condition, Gpr, Label, Map, Mem, Opcode, Prefix, R8, R15, RAX, RBP, RCX, RDI, RDX, RSI,
@@ -55,8 +56,18 @@ pub fn emit(native: &Native, pointers: usize, runtime: &dyn Runtime) -> Result<V
     let allocation = allocate(&uses);
     let mut assembler = Assembler::default();
     let (exit, stopped) = (assembler.label(), assembler.label());
-    let mut select =
-        Select { uses, allocation, runtime, assembler, open: Vec::new(), asks: Vec::new(), exit, stopped };
+    let mut select = Select {
+        uses,
+        allocation,
+        runtime,
+        assembler,
+        open: Vec::new(),
+        asks: Vec::new(),
+        exit,
+        stopped,
+        frame: 0,
+        of_lanes: 0,
+    };
     select.begin();
     for (number, code) in native.code.iter().enumerate() {
         select.code(number, code)?;
@@ -114,6 +125,9 @@ struct Select<'a> {
     asks: Vec<Ask>,
     exit: Label,
     stopped: Label,
+    /// The instruction that makes room on the stack, and bytes of it for chains.
+    frame: usize,
+    of_lanes: i32,
 }
 
 const fn width(ty: ScalarType) -> Width {
@@ -147,14 +161,12 @@ impl Select<'_> {
         Mem::Base(RSP, CALL_BYTES + SAVED_BYTES + 8 * slot as i32)
     }
 
-    /// Bytes of the stack, so that its top is at a multiple of 16 with six registers and the caller's place on it.
-    fn frame(&self) -> i32 {
-        let bytes = CALL_BYTES + SAVED_BYTES + 8 * self.allocation.slots as i32;
-        (bytes + 15) / 16 * 16 + 8
+    /// Bytes of the stack below the slots of chains.
+    fn below_lanes(&self) -> i32 {
+        CALL_BYTES + SAVED_BYTES + 8 * self.allocation.slots as i32
     }
 
     fn begin(&mut self) {
-        let frame = self.frame();
         let out = &mut self.assembler;
         out.push(RBP);
         out.mov(Width::W64, RBP, RSP);
@@ -162,7 +174,7 @@ impl Select<'_> {
             out.push(register);
         }
         out.push(R15);
-        out.alu_int(Alu::Sub, Width::W64, RSP, frame);
+        self.frame = out.subtract_later(RSP);
         out.mov(Width::W64, RAX, RDI);
         out.mov_int(R15, STEPS);
         let first = self.uses.native.types.len();
@@ -183,8 +195,13 @@ impl Select<'_> {
     fn end(&mut self) {
         self.assembler.mov_int(RAX, 0);
         self.assembler.bind(self.exit);
-        let frame = self.frame();
+        // The stack's top is at a multiple of 16 with six registers and the caller's place on it.
+        let frame = (self.below_lanes() + self.of_lanes + 15) / 16 * 16 + 8;
         let out = &mut self.assembler;
+        out.set_later(self.frame, frame);
+        if self.uses.native.has_lanes() {
+            out.vzeroupper();
+        }
         out.alu_int(Alu::Add, Width::W64, RSP, frame);
         out.pop(R15);
         for &register in INTEGERS[..KEPT].iter().rev() {
@@ -200,6 +217,9 @@ impl Select<'_> {
                 .chain((0..FLOATS as u8).map(|register| Place::Float(Xmm(register))))
                 .collect();
             self.saved(&all, true);
+            if self.uses.native.has_lanes() {
+                self.assembler.vzeroupper();
+            }
             self.assembler.mov_int(RAX, self.runtime.stops());
             self.assembler.call(RAX);
             self.saved(&all, false);
@@ -324,6 +344,9 @@ impl Select<'_> {
                     return Err(internal_error!("no choice"));
                 };
                 self.assembler.bind(end);
+            }
+            Code::Lanes { chain, inputs, outputs, count } => {
+                self.lanes(number, *chain, (inputs, outputs), *count)?
             }
         }
         Ok(())
@@ -502,20 +525,18 @@ impl Select<'_> {
         Ok(())
     }
 
+    /// Where what lives across an instruction is.
+    fn live(&self, number: usize) -> Vec<Place> {
+        let lives = |lifetime: Lifetime| lifetime.first < number && lifetime.last > number;
+        let all = self.allocation.places.iter().zip(&self.allocation.lifetimes);
+        all.filter(|(_, lifetime)| lifetime.is_some_and(lives)).map(|(&place, _)| place).collect()
+    }
+
     /// Calls the operation with its operands in memory.
     fn call(&mut self, number: usize, to: Id, op: ScalarOp, args: &[Id], of: ScalarType) -> Result<()> {
         let ty = self.type_of(to);
         let operation = self.runtime.operation(op, ty, of)?;
-        let live: Vec<Place> = self
-            .allocation
-            .places
-            .iter()
-            .zip(&self.allocation.lifetimes)
-            .filter(|(_, lifetime)| {
-                lifetime.is_some_and(|lifetime| lifetime.first < number && lifetime.last > number)
-            })
-            .map(|(&place, _)| place)
-            .collect();
+        let live = self.live(number);
         for (argument, &id) in args.iter().enumerate() {
             let at = Mem::Base(RSP, 8 + 8 * argument as i32);
             if self.type_of(id).is_float() {
@@ -527,7 +548,11 @@ impl Select<'_> {
             }
         }
         self.saved(&live, true);
+        let has_lanes = self.uses.native.has_lanes();
         let out = &mut self.assembler;
+        if has_lanes {
+            out.vzeroupper();
+        }
         out.mov_int(RDI, operation);
         for (argument, register) in [RSI, RDX, RCX, R8].into_iter().enumerate() {
             out.lea(register, Mem::Base(RSP, 8 * argument as i32));

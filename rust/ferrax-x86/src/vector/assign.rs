@@ -1,4 +1,5 @@
-//! Registers for the values of a chain, and its bytes: one pass, for there are no branches.
+//! Registers for the values of a chain, and its bytes: one pass, for there are no branches. A chain is a function, or a part
+//! of one whose blocks are where that function says.
 //!
 //! Where no register is free, the value goes that is needed last. Constants and single elements are in memory, where
 //! instructions read them; they get registers where an operand must be one, and lose them without being saved. Source:
@@ -22,7 +23,7 @@ const POINTERS: [Gpr; 10] = [RDX, R8, R9, R10, R11, RBX, R12, R13, R14, R15];
 const SAVED: usize = 5;
 
 /// Bytes of a place on the stack: that of the largest register.
-const SLOT: i32 = 64;
+pub const SLOT: i32 = 64;
 
 const LOAD: Opcode = Opcode::new(Prefix::None, Map::M0F, 0x10, false);
 const STORE: Opcode = Opcode::new(Prefix::None, Map::M0F, 0x11, false);
@@ -45,59 +46,116 @@ struct Assign<'a> {
     read_slots: Vec<i32>,
     /// Slots so far: single elements are in the first ones.
     used_slots: i32,
+    /// Bytes from the stack's top to the first slot.
+    stack: i32,
+    /// Whether steps are gone through in a loop, for which a register counts.
+    loops: bool,
     /// Registers that the present instruction uses.
     pinned: SmallVec<[(Class, u8); 4]>,
     blocks: Vec<Block>,
 }
 
-/// A block: how long its elements are, and which register points to it.
+/// Where a block begins: so many bytes beyond what a register, or a word in memory, points to; or the slot of a single
+/// element.
+#[derive(Clone, Copy, Debug)]
+pub enum At {
+    Block(Rm<Gpr>, i32),
+    Uniform(i32),
+}
+
+/// A block, and how long its elements are.
 struct Block {
     size: usize,
-    register: Option<Gpr>,
-    uniform: Option<i32>,
+    at: At,
+}
+
+/// A chain as a part of a function.
+pub struct Within<'a> {
+    /// Where inputs and outputs are; single elements are in all lanes of their slots, the first ones.
+    pub blocks: &'a [At],
+    /// Lanes, a multiple of those of a step.
+    pub count: usize,
+    /// Bytes from the stack's top to the first slot.
+    pub stack: i32,
+}
+
+/// Emits a chain as a part of a function, whose vector registers, `rax` and `rcx` it changes; the bytes of its slots.
+pub(super) fn within(
+    (lowered, chain): (&Lowered, &Chain),
+    lanes: usize,
+    within: &Within<'_>,
+    out: &mut Assembler,
+) -> Result<i32> {
+    let mut assign = Assign::new(lowered, Isa::Avx2);
+    let outputs = chain.outputs.iter().map(|&output| chain.body.type_of(output));
+    let types = chain.inputs.iter().map(|input| input.0).chain(outputs);
+    assign.blocks = types.zip(within.blocks).map(|(ty, &at)| Block { size: ty.size(), at }).collect();
+    if assign.blocks.len() != chain.inputs.len() + chain.outputs.len() {
+        return Err(internal_error!("{} places for the blocks of {chain:?}", within.blocks.len()));
+    }
+    let uniform = |block: &&Block| matches!(block.at, At::Uniform(_));
+    assign.used_slots = assign.blocks.iter().filter(uniform).count() as i32;
+    assign.stack = within.stack;
+    assign.loops = within.count > lanes;
+    std::mem::swap(&mut assign.out, out);
+    let emitted = assign.steps(lowered, lanes, |out| {
+        out.alu_int(Alu::Cmp, Width::W64, RAX, within.count as i32);
+    });
+    std::mem::swap(&mut assign.out, out);
+    emitted.map(|()| SLOT * assign.used_slots)
 }
 
 pub(super) fn assign(lowered: &Lowered, chain: &Chain, isa: Isa, lanes: usize) -> Result<Vec<u8>> {
-    let mut uses: FxHashMap<Source, VecDeque<usize>> = FxHashMap::default();
-    for (number, micro) in lowered.micros.iter().enumerate() {
-        for &arg in &micro.args {
-            uses.entry(arg).or_default().push_back(number);
-        }
-    }
-    let vectors = match isa {
-        Isa::Avx2 => 16,
-        Isa::Avx512 => 32,
-    };
-    let mut assign = Assign {
-        isa,
-        classes: &lowered.classes,
-        out: Assembler::default(),
-        uses,
-        held: [vec![None; vectors], vec![None; 8]],
-        registers: FxHashMap::default(),
-        slots: FxHashMap::default(),
-        free_slots: Vec::new(),
-        read_slots: Vec::new(),
-        used_slots: 0,
-        pinned: SmallVec::new(),
-        blocks: Vec::new(),
-    };
+    let mut assign = Assign::new(lowered, isa);
     assign.place_blocks(chain);
     assign.function(lowered, lanes)
 }
+impl Block {
+    fn is_in(&self, register: Gpr) -> bool {
+        matches!(self.at, At::Block(Rm::Reg(pointer), _) if pointer == register)
+    }
+}
 
-impl Assign<'_> {
+impl<'a> Assign<'a> {
+    fn new(lowered: &'a Lowered, isa: Isa) -> Assign<'a> {
+        let mut uses: FxHashMap<Source, VecDeque<usize>> = FxHashMap::default();
+        for (number, micro) in lowered.micros.iter().enumerate() {
+            for &arg in &micro.args {
+                uses.entry(arg).or_default().push_back(number);
+            }
+        }
+        let vectors = match isa {
+            Isa::Avx2 => 16,
+            Isa::Avx512 => 32,
+        };
+        Assign {
+            isa,
+            classes: &lowered.classes,
+            out: Assembler::default(),
+            uses,
+            held: [vec![None; vectors], vec![None; 8]],
+            registers: FxHashMap::default(),
+            slots: FxHashMap::default(),
+            free_slots: Vec::new(),
+            read_slots: Vec::new(),
+            used_slots: 0,
+            stack: 0,
+            loops: true,
+            pinned: SmallVec::new(),
+            blocks: Vec::new(),
+        }
+    }
+
     fn place_blocks(&mut self, chain: &Chain) {
         let outputs = chain.outputs.iter().map(|&output| (chain.body.type_of(output), false));
         let mut pointers = POINTERS.into_iter();
-        for (ty, uniform) in chain.inputs.iter().copied().chain(outputs) {
+        for (number, (ty, uniform)) in chain.inputs.iter().copied().chain(outputs).enumerate() {
             let slot = self.used_slots;
             self.used_slots += i32::from(uniform);
-            self.blocks.push(Block {
-                size: ty.size(),
-                register: if uniform { None } else { pointers.next() },
-                uniform: uniform.then_some(slot),
-            });
+            let table = Rm::Mem(Mem::Base(RDI, 8 * number as i32));
+            let mut block = || pointers.next().map_or(table, Rm::Reg);
+            let at = if uniform { At::Uniform(slot) } else { At::Block(block(), 0) };
+            self.blocks.push(Block { size: ty.size(), at });
         }
     }
 
@@ -105,7 +163,7 @@ impl Assign<'_> {
         let saved: SmallVec<[Gpr; 5]> = POINTERS[SAVED..]
             .iter()
             .copied()
-            .filter(|register| self.blocks.iter().any(|block| block.register == Some(*register)))
+            .filter(|&register| self.blocks.iter().any(|block| block.is_in(register)))
             .collect();
         self.out.push(RBP);
         self.out.mov(Width::W64, RBP, RSP);
@@ -113,15 +171,7 @@ impl Assign<'_> {
         let frame = self.out.subtract_later(RSP);
         self.out.align(RSP, SLOT);
         self.point();
-        self.out.mov_int(RAX, 0);
-        let begin = self.out.label();
-        self.out.bind(begin);
-        for (number, micro) in lowered.micros.iter().enumerate() {
-            self.micro(number, micro)?;
-        }
-        self.out.alu_int(Alu::Add, Width::W64, RAX, lanes as i32);
-        self.out.alu(Alu::Cmp, Width::W64, RAX, RSI);
-        self.out.jump_if(Condition::Below, begin);
+        self.steps(lowered, lanes, |out| out.alu(Alu::Cmp, Width::W64, RAX, RSI))?;
         self.out.vzeroupper();
         self.out.lea(RSP, Mem::Base(RBP, -8 * saved.len() as i32));
         saved.iter().rev().for_each(|&register| self.out.pop(register));
@@ -131,22 +181,45 @@ impl Assign<'_> {
         self.out.finish()
     }
 
+    /// All steps; `compare` asks whether those so far are all.
+    fn steps(&mut self, lowered: &Lowered, lanes: usize, compare: impl Fn(&mut Assembler)) -> Result<()> {
+        let begin = self.out.label();
+        if self.loops {
+            self.out.mov_int(RAX, 0);
+            self.out.bind(begin);
+        }
+        for (number, micro) in lowered.micros.iter().enumerate() {
+            self.micro(number, micro)?;
+        }
+        if self.loops {
+            self.out.alu_int(Alu::Add, Width::W64, RAX, lanes as i32);
+            compare(&mut self.out);
+            self.out.jump_if(Condition::Below, begin);
+        }
+        Ok(())
+    }
+
     /// Loads the pointers to blocks, and puts single elements into all lanes of their slots.
     fn point(&mut self) {
         let length = self.isa.length();
         for number in 0..self.blocks.len() {
             let from = Mem::Base(RDI, 8 * number as i32);
-            let Block { size, register, uniform } = self.blocks[number];
-            if let Some(register) = register {
-                self.out.mov(Width::W64, register, from);
-            }
-            if let Some(slot) = uniform {
-                self.out.mov(Width::W64, RCX, from);
-                self.out.broadcast(length, size, Xmm(0), Mem::Base(RCX, 0));
-                let to = Rm::Mem(Mem::Base(RSP, SLOT * slot));
-                self.out.wide(length, STORE, Masked::ALL, (0, 0, to), None);
+            let Block { size, at } = self.blocks[number];
+            match at {
+                At::Block(Rm::Reg(register), _) => self.out.mov(Width::W64, register, from),
+                At::Block(Rm::Mem(_), _) => {}
+                At::Uniform(slot) => {
+                    self.out.mov(Width::W64, RCX, from);
+                    self.out.broadcast(length, size, Xmm(0), Mem::Base(RCX, 0));
+                    let to = Rm::Mem(self.slot_at(slot));
+                    self.out.wide(length, STORE, Masked::ALL, (0, 0, to), None);
+                }
             }
         }
+    }
+
+    fn slot_at(&self, slot: i32) -> Mem {
+        Mem::Base(RSP, self.stack + SLOT * slot)
     }
 
     fn class(&self, source: Source) -> Class {
@@ -203,7 +276,7 @@ impl Assign<'_> {
             Class::Mask => (Length::Vex128, LOAD_MASK, STORE_MASK),
         };
         let opcode = if put { store } else { load };
-        let at = Rm::Mem(Mem::Base(RSP, SLOT * slot));
+        let at = Rm::Mem(self.slot_at(slot));
         self.out.wide(length, opcode, Masked::ALL, (register, 0, at), None);
     }
 
@@ -217,15 +290,14 @@ impl Assign<'_> {
     fn memory(&self, source: Source) -> Result<Mem> {
         match source {
             Source::Constant(bits) => Ok(Mem::Vector(bits)),
-            Source::Uniform(block) => {
-                let slot = self.blocks.get(block as usize).and_then(|block| block.uniform);
-                let slot = slot.ok_or_else(|| internal_error!("input {block} is no single element"))?;
-                Ok(Mem::Base(RSP, SLOT * slot))
-            }
+            Source::Uniform(block) => match self.blocks.get(block as usize) {
+                Some(Block { at: At::Uniform(slot), .. }) => Ok(self.slot_at(*slot)),
+                _ => Err(internal_error!("input {block} is no single element")),
+            },
             Source::Value(value) => {
                 let slot = self.slots.get(&source);
                 let slot = slot.ok_or_else(|| internal_error!("vector value {value} is nowhere"))?;
-                Ok(Mem::Base(RSP, SLOT * slot))
+                Ok(self.slot_at(*slot))
             }
         }
     }
@@ -289,13 +361,23 @@ impl Assign<'_> {
         Ok(register)
     }
 
-    fn block(&mut self, block: u32, offset: i32) -> Rm<u8> {
-        let Block { size, register, .. } = self.blocks[block as usize];
-        let register = register.unwrap_or_else(|| {
-            self.out.mov(Width::W64, RCX, Mem::Base(RDI, 8 * block as i32));
-            RCX
-        });
-        Rm::Mem(Mem::Indexed(register, RAX, size as u8, offset))
+    fn block(&mut self, block: u32, offset: i32) -> Result<Rm<u8>> {
+        let Block { size, at } = self.blocks[block as usize];
+        let At::Block(pointer, first) = at else {
+            return Err(internal_error!("block {block} is a single element"));
+        };
+        let register = match pointer {
+            Rm::Reg(register) => register,
+            Rm::Mem(_) => {
+                self.out.mov(Width::W64, RCX, pointer);
+                RCX
+            }
+        };
+        Ok(Rm::Mem(if self.loops {
+            Mem::Indexed(register, RAX, size as u8, first + offset)
+        } else {
+            Mem::Base(register, first + offset)
+        }))
     }
 
     fn micro(&mut self, number: usize, micro: &Micro) -> Result<()> {
@@ -306,12 +388,12 @@ impl Assign<'_> {
         match micro.shape {
             Shape::Load { block, offset } => {
                 let register = self.result(to()?)?;
-                let from = self.block(block, offset);
+                let from = self.block(block, offset)?;
                 self.out.wide(length, opcode, Masked::ALL, (register, 0, from), byte);
             }
             Shape::Store { block, offset } => {
                 let register = self.register(args[0])?;
-                let at = self.block(block, offset);
+                let at = self.block(block, offset)?;
                 self.out.wide(length, opcode, Masked::ALL, (register, 0, at), byte);
                 self.release(number, args);
             }

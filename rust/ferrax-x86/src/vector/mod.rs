@@ -17,7 +17,8 @@ use ferrax_compile::chain::Chain;
 use ferrax_ir::Result;
 use smallvec::SmallVec;
 
-use crate::encode::{Length, Opcode};
+pub use self::assign::{At, SLOT, Within};
+use crate::encode::{Assembler, Length, Opcode};
 
 /// The instructions that there are.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -70,6 +71,18 @@ pub fn emit_chain(chain: &Chain, isa: Isa) -> Result<ChainCode> {
     let lanes = steps * isa.lanes();
     let bytes = assign::assign(&together::together(lowered, chain, isa, steps), chain, isa, lanes)?;
     Ok(ChainCode { bytes, lanes })
+}
+
+/// Emits a chain as a part of a function (see [`Within`]), by instructions of AVX2; the bytes of the stack that it needs.
+pub fn emit_within(chain: &Chain, place: &Within<'_>, out: &mut Assembler) -> Result<i32> {
+    let isa = Isa::Avx2;
+    let lowered = lower::lower(chain, isa)?;
+    let mut steps = together::steps(&lowered, isa);
+    while !place.count.is_multiple_of(steps * isa.lanes()) && steps > 1 {
+        steps /= 2;
+    }
+    let lanes = steps * isa.lanes();
+    assign::within((&together::together(lowered, chain, isa, steps), chain), lanes, place, out)
 }
 
 /// What an instruction reads.

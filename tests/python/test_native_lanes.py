@@ -1,0 +1,231 @@
+"""Loops over vectors that are machine code, of all lengths that end within, at and behind a register: against JAX, and bit by
+bit against the vector VM."""
+
+import functools
+import json
+import types
+
+import numpy as np
+import pytest
+from machine_code import in_a_process, is_expected
+
+import ferrax
+from ferrax import lib
+
+LANES = "loop: vectors in machine code"
+FERRAX = types.SimpleNamespace(jax=ferrax, jnp=ferrax.numpy, lax=ferrax.lax)
+R = np.random.RandomState(0)
+f32 = np.float32
+
+# Within a register and behind one, more than are values of their own, whole blocks of a sum and a little more, the most.
+SIZES = (16, 17, 20, 24, 31, 40, 63, 64, 65, 100, 255, 256, 257, 272, 511, 1000, 1024, 1025)
+FEW = (16, 20, 64, 257)
+
+
+def oracle():
+    jax = pytest.importorskip("jax")
+    return types.SimpleNamespace(jax=jax, jnp=jax.numpy, lax=jax.lax)
+
+
+def vector(n, seed=0, dtype=f32):
+    return np.random.RandomState(seed).standard_normal(n).astype(dtype)
+
+
+def affine(S, n):
+    return S.lax.fori_loop(0, 40, lambda i, c: c * 0.9 + 0.1, vector(n))
+
+
+def functions(S, n):
+    def step(i, c):
+        c = c + 0.01 * S.jnp.tanh(c) - 0.02 * S.jnp.exp(-c * c) + S.jnp.log1p(S.jnp.abs(c)) * 0.001
+        return S.jnp.where(c > 0.5, c - 0.1, S.jnp.minimum(c, 2.0)) / S.jnp.sqrt(1.0 + 0.01 * c * c)
+
+    return S.lax.fori_loop(0, 30, step, vector(n))
+
+
+def doubles(S, n):
+    step = lambda i, c: S.jnp.maximum(c * 0.99 + i.astype(c.dtype), -c)  # noqa: E731
+    return S.lax.fori_loop(0, 20, step, vector(n, dtype=np.float64))
+
+
+def integers(S, n):
+    def step(i, c):
+        c = c * 1664525 + 1013904223 + i
+        return c ^ S.lax.shift_right_logical(c, np.int32(13)) | S.jnp.where(c < 0, 1, 2)
+
+    return S.lax.fori_loop(0, 30, step, np.arange(n, dtype=np.int32))
+
+
+def truths(S, n):
+    def step(i, state):
+        c, held = state
+        held = S.jnp.logical_xor(held, c > S.jnp.float32(i) * 0.1)
+        return S.jnp.where(held, c * 0.9, c + 0.1), held
+
+    return S.lax.fori_loop(0, 25, step, (vector(n), np.zeros(n, bool)))
+
+
+def normalised(S, n):
+    return S.lax.fori_loop(0, 30, lambda i, c: (c + 0.1) / (1e-3 + S.jnp.sqrt(S.jnp.sum(c * c))), vector(n))
+
+
+def sums(S, n):
+    def step(c, e):
+        c = c * 0.9 + e
+        return c, (c.sum(), c.max(), (c - c.mean()).var(), S.jnp.prod(1.0 + 0.01 * c), (c > 0).any(), (c * c).min())
+
+    return S.lax.scan(step, vector(n), vector(20))
+
+
+def whole_sums(S, n):
+    def step(c, _):
+        return c * 5 + 3, (c.sum(), c.max(), S.jnp.bitwise_and.reduce(c))
+
+    return S.lax.scan(step, np.arange(n, dtype=np.int32), None, 20)
+
+
+def softmax(S, n):
+    def step(i, c):
+        e = S.jnp.exp(c - c.max())
+        return e / e.sum() + 0.9 * c
+
+    return S.lax.fori_loop(0, 20, step, vector(n))
+
+
+def rolled(S, n):
+    step = lambda i, c: c + 0.1 * (S.jnp.roll(c, 1) - 2 * c + S.jnp.roll(c, -3))  # noqa: E731
+    return S.lax.fori_loop(0, 20, step, vector(n))
+
+
+def heat(S, n):
+    step = lambda i, c: c.at[1:-1].add(0.2 * (c[2:] - 2 * c[1:-1] + c[:-2]))  # noqa: E731
+    return S.lax.fori_loop(0, 30, step, vector(n))
+
+
+def padded(S, n):
+    step = lambda i, c: 0.5 * (S.jnp.pad(c, (2, 1), constant_values=0.25)[1:n + 1] + c)  # noqa: E731
+    return S.lax.fori_loop(0, 20, step, vector(n))
+
+
+def counted(S, n):
+    def step(i, c):
+        return S.jnp.where(S.jnp.arange(n) < i, c * 0.9, c + 0.01 * S.jnp.arange(n, dtype=f32))
+
+    return S.lax.fori_loop(0, 40, step, vector(n))
+
+
+def swapped(S, n):
+    step = lambda i, s: (s[1], s[0] + s[1] * 0.1, s[2], s[4], s[3])  # noqa: E731
+    return S.lax.fori_loop(0, 41, step, (vector(n), vector(n, 1), vector(n, 2), vector(n, 3), vector(n, 4)))
+
+
+def kept(S, n):
+    """The former value is needed when the new one is there."""
+    def step(c, _):
+        new = c * 0.9 + 0.1
+        return new, (c[::-1] + new, new[0], c[n - 1])
+
+    return S.lax.scan(step, vector(n), None, 20)
+
+
+def gone_through(S, n):
+    rows = R.standard_normal((25, n)).astype(f32)
+    weights = R.standard_normal(n).astype(f32)
+
+    def step(c, row):
+        c = c * 0.5 + row * weights
+        return c, (c * 2.0, row - c, c.sum())
+
+    return S.lax.scan(step, vector(n), rows, reverse=True)
+
+
+def nested(S, n):
+    def outer(c, e):
+        c, parts = S.lax.scan(lambda d, k: (d * 0.9 + k * c, d * k), c + e, np.arange(3, dtype=f32))
+        return c / (1.0 + S.jnp.abs(c)), parts.sum(0)
+
+    return S.lax.scan(outer, vector(n), vector(20))
+
+
+def chosen(S, n):
+    def step(i, c):
+        return S.lax.cond(c.sum() > 0.5, lambda c: c * 0.9, lambda c: S.jnp.flip(c) + 0.1, c)
+
+    return S.lax.fori_loop(0, 30, step, vector(n))
+
+
+def until(S, n):
+    def step(state):
+        c, steps = state
+        return c * 0.9, steps + 1
+
+    return S.lax.while_loop(lambda state: S.jnp.sum(state[0] ** 2) > 0.1, step, (vector(n), 0))
+
+
+def table(S, n):
+    """Rows and columns, a sum along each."""
+    start = vector(4 * n).reshape(4, n)[:, :n // 4 * 2]
+
+    def step(i, c):
+        return c * 0.9 + 0.01 * c.sum(1, keepdims=True) - 0.01 * c.mean(0) + S.jnp.arange(4, dtype=f32)[:, None]
+
+    return S.lax.fori_loop(0, 20, step, start)
+
+
+def updated(S, n):
+    def step(i, c):
+        return (c * 0.99).at[i % n].set(1.0).at[(3 * i) % n].add(c[0])
+
+    return S.lax.fori_loop(0, 30, step, vector(n))
+
+
+def derivative(S, n):
+    def loss(x):
+        return S.jnp.sum(S.lax.fori_loop(0, 12, lambda i, c: c - 0.1 * S.jnp.sin(c) * c + 0.1 * S.jnp.tanh(c), x) ** 2)
+
+    return S.jax.value_and_grad(loss)(vector(n))
+
+
+PROGRAMS = {
+    f.__name__: f
+    for f in (affine, functions, doubles, integers, truths, normalised, sums, whole_sums, softmax, rolled, heat, padded, counted,
+              swapped, kept, gone_through, nested, chosen, until, table, updated, derivative)
+}
+# These are loops of vectors in machine code, whatever else is.
+EXPECTED = {"affine", "functions", "doubles", "integers", "truths", "normalised", "sums", "rolled", "counted", "swapped", "kept",
+            "gone_through", "until"}
+
+
+def run(name, n, S):
+    with S.jax.enable_x64(name == "doubles"):
+        call = functools.partial(PROGRAMS[name], S, n)
+        return [np.asarray(leaf) for leaf in S.jax.tree_util.tree_leaves(S.jax.jit(call)())]
+
+
+@pytest.mark.parametrize("n", FEW)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_loop_of_vectors_agrees_with_jax(name, n):
+    before = lib.stats()[LANES]
+    got = run(name, n, FERRAX)
+    if name in EXPECTED and n in (16, 64):
+        assert lib.stats()[LANES] > before or not is_expected()
+    for a, b in zip(got, run(name, n, oracle()), strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        if a.dtype.kind == "f":
+            np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-4 * max(1.0, float(np.abs(b).max())))
+        else:
+            np.testing.assert_array_equal(a, b)
+
+
+def bits() -> dict:
+    """The results of all programs, as text; of what is no number no more than that."""
+    canonical = lambda a: np.where(a != a, np.full_like(a, np.nan), a).tobytes().hex()  # noqa: E731
+    return {f"{name} {n}": [canonical(leaf) for leaf in run(name, n, FERRAX)] for name in PROGRAMS for n in SIZES}
+
+
+def test_the_vector_machine_gives_the_same_bits():
+    code = "import json, test_native_lanes as t; print(json.dumps([t.bits(), t.lib.stats()[t.LANES]]))"
+    slow, none = json.loads(in_a_process(code, FERRAX_CPU="vm").splitlines()[-1])
+    assert none == 0
+    fast = bits()
+    assert [name for name in fast if fast[name] != slow[name]] == []
