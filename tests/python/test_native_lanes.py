@@ -14,7 +14,6 @@ from ferrax import lib
 
 LANES = "loop: vectors in machine code"
 FERRAX = types.SimpleNamespace(jax=ferrax, jnp=ferrax.numpy, lax=ferrax.lax)
-R = np.random.RandomState(0)
 f32 = np.float32
 
 # Within a register and behind one, more than are values of their own, whole blocks of a sum and a little more, the most.
@@ -129,8 +128,7 @@ def kept(S, n):
 
 
 def gone_through(S, n):
-    rows = R.standard_normal((25, n)).astype(f32)
-    weights = R.standard_normal(n).astype(f32)
+    rows, weights = vector(25 * n, 1).reshape(25, n), vector(n, 2)
 
     def step(c, row):
         c = c * 0.5 + row * weights
@@ -192,7 +190,7 @@ PROGRAMS = {
               swapped, kept, gone_through, nested, chosen, until, table, updated, derivative)
 }
 # These are loops of vectors in machine code, whatever else is.
-EXPECTED = {"affine", "functions", "doubles", "integers", "truths", "normalised", "sums", "rolled", "counted", "swapped", "kept",
+EXPECTED = {"affine", "functions", "doubles", "integers", "truths", "normalised", "sums", "rolled", "counted", "swapped",
             "gone_through", "until"}
 
 
@@ -225,7 +223,7 @@ def bits() -> dict:
 
 def test_the_vector_machine_gives_the_same_bits():
     code = "import json, test_native_lanes as t; print(json.dumps([t.bits(), t.lib.stats()[t.LANES]]))"
-    slow, none = json.loads(in_a_process(code, FERRAX_CPU="vm").splitlines()[-1])
+    slow, none = json.loads(in_a_process(code, FERRAX_CPU="vm").splitlines()[0])
     assert none == 0
     fast = bits()
     assert [name for name in fast if fast[name] != slow[name]] == []

@@ -237,7 +237,8 @@ impl Builder {
             instructions.iter().filter(|instruction| !matches!(instruction.op, ScalarOp::Const { .. }));
         let each = each.count() * if long { 2 } else { 1 };
         self.written += each + inputs.len();
-        self.steps += each * (count as usize / GROUP) + inputs.len();
+        // Those of vectors wait less for one another.
+        self.steps += each * (count as usize / GROUP) / 2 + inputs.len();
         let next = self.chains.len() as u32;
         let number = *self.of_chains.entry(chain).or_insert_with_key(|chain| {
             self.chains.push(chain.clone());

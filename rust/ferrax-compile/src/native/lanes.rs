@@ -9,8 +9,11 @@
 //!
 //! Cost: a chain for each index of the outer loops, of which code is limited.
 
+use std::ops::Range;
+
 use ferrax_ir::scalar::{Reg, ScalarOp, ScalarType};
 use ferrax_ir::{Result, Tensor, internal_error};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::lower::{Array, Lowering, Pointer, moved, operation, parts};
@@ -19,7 +22,6 @@ use crate::chain::{Chain, computes};
 use crate::index::View;
 use crate::interpret::{BLOCK, LANES, counted};
 use crate::kernel::{Accumulator, AxisKind, Kernel, Launch, Stage, registers};
-use crate::plan::{BufferId, Plan, Step};
 
 /// Elements from which on a kernel is done in lanes.
 pub(super) const LEAST: usize = 16;
@@ -30,7 +32,7 @@ pub(super) const MOST: usize = 1024;
 pub(super) struct Form {
     /// The loop of lanes; loops before it that go on where it ends are one with it.
     axis: usize,
-    lanes: usize,
+    pub lanes: usize,
     /// The other loops that are not folded.
     outer: SmallVec<[usize; 6]>,
 }
@@ -39,18 +41,6 @@ pub(super) struct Form {
 pub(super) fn element(dtype: ferrax_ir::DType) -> Option<ScalarType> {
     let (ty, parts) = parts(dtype)?;
     (parts == 1 && (ty.size() >= 4 || ty == ScalarType::Bool)).then_some(ty)
-}
-
-/// Whether a kernel of a plan makes a buffer in lanes.
-pub(super) fn makes(body: &Plan, buffer: BufferId) -> bool {
-    body.steps.iter().any(|step| match step {
-        Step::Kernel { launch, operands } => {
-            let writes = |operand: u32| operands[operand as usize] == buffer;
-            launch.kernel.stores.iter().any(|store| store.stage == Stage::Main && writes(store.operand))
-                && form(launch).is_some()
-        }
-        Step::Library { .. } => false,
-    })
 }
 
 /// The form of a launch, if it has one.
@@ -104,7 +94,24 @@ pub(super) fn form(launch: &Launch) -> Option<Form> {
     (lanes >= LEAST && launch.iterations() <= MOST).then_some(Form { axis, lanes, outer })
 }
 
-/// Whether chains compute all of a kernel's main body, reading what is in one place or follows lanes.
+/// Which values of a kernel's main body are the same for all lanes.
+fn uniform(kernel: &Kernel, launch: &Launch, axis: usize) -> Vec<bool> {
+    let mut uniform: Vec<bool> = Vec::with_capacity(kernel.body.instructions().len());
+    for instruction in kernel.body.instructions() {
+        uniform.push(match instruction.op {
+            ScalarOp::Input { operand, .. } => {
+                let view = &launch.loads[operand as usize];
+                view.strides[axis] == 0 && view.ranges[axis] == (0, launch.extents[axis] as i64)
+            }
+            ScalarOp::Index { axis: of } => of as usize != axis,
+            _ => instruction.args.iter().all(|arg| uniform[arg.0 as usize]),
+        });
+    }
+    uniform
+}
+
+/// Whether chains compute all of a kernel's main body that differs between lanes, reading what is in one place or follows
+/// lanes.
 fn is_of_chains(kernel: &Kernel, launch: &Launch, axis: usize, folds: bool) -> bool {
     let loads = kernel.loads.iter().zip(&launch.loads).zip(&launch.jumps).all(|((load, view), jumps)| {
         jumps.is_empty()
@@ -116,19 +123,24 @@ fn is_of_chains(kernel: &Kernel, launch: &Launch, axis: usize, folds: bool) -> b
         matches!(&*registers(store.value), [reg] if Some(kernel.body.type_of(*reg)) == ty)
     });
     let typed = |op: ScalarOp| usize::from(op == ScalarOp::Select);
-    let operations = kernel.body.instructions().iter().all(|instruction| match instruction.op {
+    let uniform = uniform(kernel, launch, axis);
+    let fits = |ty: ScalarType| ty.size() >= 4 || ty == ScalarType::Bool;
+    let all = kernel.body.instructions().iter().zip(&uniform);
+    let operations = all.map(|(instruction, uniform)| match instruction.op {
         ScalarOp::Input { part, .. } => part == 0,
-        ScalarOp::Const { .. } | ScalarOp::Param { .. } => true,
+        _ if *uniform => true,
         ScalarOp::Index { .. } => instruction.ty.size() >= 4,
         op => {
-            let from = instruction.args.get(typed(op)).map(|&arg| kernel.body.type_of(arg));
+            let of = |arg: Reg| kernel.body.type_of(arg);
+            let from = instruction.args.get(typed(op)).map(|&arg| of(arg));
             from.is_some_and(|from| computes(op, instruction.ty, from))
+                && instruction.args.iter().all(|&arg| fits(of(arg)))
         }
     });
+    let operations = operations.fold(true, |all, this| all & this);
     let folded = |accumulator: &Accumulator| {
         let ty = accumulator.ty;
-        (ty.size() >= 4 || ty == ScalarType::Bool)
-            && operation(accumulator.kind).is_some_and(|(op, _)| computes(op, ty, ty))
+        fits(ty) && operation(accumulator.kind).is_some_and(|(op, _)| computes(op, ty, ty))
     };
     loads && stores && operations && (!folds || kernel.accumulators.iter().all(folded))
 }
@@ -160,6 +172,27 @@ pub(super) struct Work<'a> {
 }
 
 impl Work<'_> {
+    /// What each store of the main stage writes, with its number: elements that follow one another, in this order, so that
+    /// a group that ends beyond its lanes is written over by those that come after it.
+    pub fn written(&self) -> Option<Vec<(usize, Range<usize>)>> {
+        let indices = self.launch.indices(&self.form.outer, &vec![0; self.launch.extents.len()]);
+        let stores = self.launch.kernel.stores.iter().zip(&self.launch.stores).enumerate();
+        let of_main = stores.filter(|(_, (store, _))| store.stage == Stage::Main);
+        of_main
+            .map(|(number, (_, view))| {
+                let first = view.element(indices.first()?)?;
+                let mut next = first;
+                for index in &indices {
+                    if view.element(index)? != next {
+                        return None;
+                    }
+                    next += self.form.lanes as i64;
+                }
+                Some((number, usize::try_from(first).ok()?..usize::try_from(next).ok()?))
+            })
+            .collect()
+    }
+
     /// The elements of a load: where it stands at an index, and the lanes that its guards let through.
     fn lanes_of(&self, load: usize, index: &[i64]) -> Option<(i64, usize, usize)> {
         let view = &self.launch.loads[load];
@@ -205,14 +238,30 @@ impl Work<'_> {
     }
 }
 
+/// A value of a body: the same for all lanes, or one of the chain.
+#[derive(Clone, Copy)]
+enum Of {
+    All(Id),
+    Each(Reg),
+}
+
 /// A chain while it is made, and what it reads.
 #[derive(Default)]
 struct Draft {
     chain: Chain,
     inputs: SmallVec<[Lane; 4]>,
+    singles: FxHashMap<Id, Reg>,
 }
 
 impl Draft {
+    /// An input of one value.
+    fn single(&mut self, ty: ScalarType, value: Id) -> Reg {
+        *self.singles.entry(value).or_insert_with(|| {
+            self.inputs.push(Lane::Each(value));
+            self.chain.input(ty, true)
+        })
+    }
+
     fn block(&mut self, ty: ScalarType, at: Address) -> Reg {
         self.inputs.push(Lane::Block(at));
         self.chain.input(ty, false)
@@ -224,52 +273,14 @@ impl Draft {
 }
 
 impl Lowering<'_> {
-    /// Does a launch that folds nothing: what each of its stores writes, or none if it cannot be done so. `place` says of a store
-    /// where its result may be.
-    pub fn in_lanes(
-        &mut self,
-        work: &Work<'_>,
-        place: &dyn Fn(usize) -> Option<Array>,
-    ) -> Result<Option<Vec<Array>>> {
-        let Some(results) = self.results(work, place)? else { return Ok(None) };
+    /// Does a launch that folds nothing; `results` is where each store of the main stage begins its array.
+    pub fn in_lanes(&mut self, work: &Work<'_>, results: &[Array]) -> Result<Option<()>> {
         for index in work.launch.indices(&work.form.outer, &vec![0; work.launch.extents.len()]) {
-            if self.at_index(work, &index, &results, &[])?.is_none() {
+            if self.at_index(work, &index, results, &[])?.is_none() {
                 return Ok(None);
             }
         }
-        Ok(Some(results))
-    }
-
-    /// Memory for what the main stage stores, each as a whole.
-    fn results(
-        &mut self,
-        work: &Work<'_>,
-        place: &dyn Fn(usize) -> Option<Array>,
-    ) -> Result<Option<Vec<Array>>> {
-        let Work { launch, form, counts, .. } = *work;
-        let mut results = Vec::new();
-        let indices = launch.indices(&form.outer, &vec![0; launch.extents.len()]);
-        for (number, (store, view)) in launch.kernel.stores.iter().zip(&launch.stores).enumerate() {
-            if store.stage != Stage::Main {
-                continue;
-            }
-            let count = counts[store.operand as usize];
-            // A group that ends beyond its lanes is written over by those that follow.
-            let mut next = 0;
-            let follows = indices.iter().all(|index| {
-                let at = view.element(index);
-                let holds = at == Some(next);
-                next += form.lanes as i64;
-                holds
-            });
-            if !follows || next != count as i64 {
-                return Ok(None);
-            }
-            let size = launch.kernel.operands[store.operand as usize].dtype.size();
-            let Some(result) = place(number).or_else(|| self.room(count * size)) else { return Ok(None) };
-            results.push(result);
-        }
-        Ok(Some(results))
+        Ok(Some(()))
     }
 
     /// The accumulators of a launch at an index of its parallel loops; what the main stage stores goes to `results`, and terms
@@ -303,27 +314,21 @@ impl Lowering<'_> {
         Ok(Some(values))
     }
 
-    /// Memory for the main stage's stores, and for terms that are not read as they are.
-    pub fn places_of_fold(&mut self, work: &Work<'_>) -> Result<Option<(Vec<Array>, Vec<Option<Array>>)>> {
-        let Some(results) = self.results(work, &|_| None)? else { return Ok(None) };
+    /// Memory for terms that are not read as they are.
+    pub fn rooms_of_terms(&mut self, work: &Work<'_>) -> Option<Vec<Option<Array>>> {
         let kernel = &work.launch.kernel;
+        let whole = |view: &View| {
+            (0..view.ranges.len()).all(|axis| view.ranges[axis] == (0, work.launch.extents[axis] as i64))
+        };
         let mut terms = Vec::with_capacity(kernel.accumulators.len());
         for accumulator in &kernel.accumulators {
-            let alone = read_alone(kernel, accumulator).filter(|&load| {
-                let (view, axis) = (&work.launch.loads[load], work.form.axis);
-                view.strides[axis] == 1
-                    && (0..view.ranges.len())
-                        .all(|axis| view.ranges[axis] == (0, work.launch.extents[axis] as i64))
+            let alone = read_alone(kernel, accumulator).is_some_and(|load| {
+                let view = &work.launch.loads[load];
+                view.strides[work.form.axis] == 1 && whole(view)
             });
-            terms.push(match alone {
-                Some(_) => None,
-                None => match self.room(work.form.lanes * accumulator.ty.size()) {
-                    Some(room) => Some(room),
-                    None => return Ok(None),
-                },
-            });
+            terms.push(if alone { None } else { Some(self.room(work.form.lanes * accumulator.ty.size())?) });
         }
-        Ok(Some((results, terms)))
+        Some(terms)
     }
 
     /// The main body at an index of the outer loops.
@@ -374,27 +379,31 @@ impl Lowering<'_> {
     ) -> Result<Option<()>> {
         let body = &work.launch.kernel.body;
         let mut draft = Draft::default();
-        let mut regs: Vec<Reg> = Vec::with_capacity(body.instructions().len());
+        let mut values: Vec<Of> = Vec::with_capacity(body.instructions().len());
         for instruction in body.instructions() {
             let ty = instruction.ty;
-            let reg = match instruction.op {
+            let value = match instruction.op {
                 ScalarOp::Input { operand, .. } => {
                     self.input(work, index, segment, operand as usize, &mut draft)?
                 }
                 ScalarOp::Index { axis } if axis as usize == work.form.axis => {
-                    Some(self.count_up(ty, segment, &mut draft)?)
+                    Some(Of::Each(self.count_up(ty, segment, &mut draft)?))
                 }
-                ScalarOp::Index { axis } => Some(draft.constant(ty, index[axis as usize] as u64)),
-                ScalarOp::Param { index } => Some(draft.constant(ty, work.launch.params[index as usize])),
-                ScalarOp::Const { bits } => Some(draft.constant(ty, bits)),
-                op => {
-                    let args: SmallVec<[Reg; 3]> =
-                        instruction.args.iter().map(|arg| regs[arg.0 as usize]).collect();
-                    Some(draft.chain.push(op, ty, &args)?)
+                ScalarOp::Index { axis } => {
+                    Some(Of::All(self.build.constant(ty, index[axis as usize] as u64)))
                 }
+                ScalarOp::Param { index } => {
+                    Some(Of::All(self.build.constant(ty, work.launch.params[index as usize])))
+                }
+                op => Some(self.operation(
+                    op,
+                    ty,
+                    instruction.args.iter().map(|arg| values[arg.0 as usize]),
+                    &mut draft,
+                )?),
             };
-            match reg {
-                Some(reg) => regs.push(reg),
+            match value {
+                Some(value) => values.push(value),
                 None => return Ok(None),
             }
         }
@@ -402,11 +411,57 @@ impl Lowering<'_> {
         for &(reg, at) in written {
             let bytes = (segment.first * body.type_of(reg).size()) as i64;
             let Some(at) = moved(at, bytes) else { return Ok(None) };
-            draft.chain.outputs.push(regs[reg.0 as usize]);
+            let value = self.of_chain(values[reg.0 as usize], &mut draft)?;
+            draft.chain.outputs.push(value);
             outputs.push(at);
         }
         self.build.lanes(draft.chain, draft.inputs, outputs, segment.count);
         Ok(Some(()))
+    }
+
+    /// An operation: once, if it is the same for all lanes.
+    fn operation(
+        &mut self,
+        op: ScalarOp,
+        ty: ScalarType,
+        args: impl Iterator<Item = Of>,
+        draft: &mut Draft,
+    ) -> Result<Of> {
+        let args: SmallVec<[Of; 3]> = args.collect();
+        let same: Option<SmallVec<[Id; 3]>> = args
+            .iter()
+            .map(|arg| match arg {
+                Of::All(id) => Some(*id),
+                Of::Each(_) => None,
+            })
+            .collect();
+        if let Some(same) = same {
+            return self.build.compute(op, ty, &same).map(Of::All);
+        }
+        let mut regs: SmallVec<[Reg; 3]> = SmallVec::new();
+        for arg in args {
+            regs.push(self.of_chain(arg, draft)?);
+        }
+        draft.chain.push(op, ty, &regs).map(Of::Each)
+    }
+
+    /// A value as one of the chain: one that is known is a constant, and chains have no single truths.
+    fn of_chain(&mut self, value: Of, draft: &mut Draft) -> Result<Reg> {
+        let value = match value {
+            Of::Each(reg) => return Ok(reg),
+            Of::All(value) => value,
+        };
+        let ty = self.build.type_of(value);
+        if let Some(bits) = self.build.known(value) {
+            return Ok(draft.constant(ty, bits));
+        }
+        if ty != ScalarType::Bool {
+            return Ok(draft.single(ty, value));
+        }
+        let number = self.build.compute(ScalarOp::Convert, ScalarType::I32, &[value])?;
+        let number = draft.single(ScalarType::I32, number);
+        let zero = draft.constant(ScalarType::I32, 0);
+        draft.chain.push(ScalarOp::Ne, ScalarType::Bool, &[number, zero])
     }
 
     /// What a load gives to the lanes of a segment.
@@ -417,14 +472,14 @@ impl Lowering<'_> {
         segment: &Segment,
         number: usize,
         draft: &mut Draft,
-    ) -> Result<Option<Reg>> {
+    ) -> Result<Option<Of>> {
         let load = &work.launch.kernel.loads[number];
         let dtype = work.launch.kernel.operands[load.operand as usize].dtype;
         let Some(ty) = element(dtype) else { return Ok(None) };
         let fill = load.fill.map_or(0, |fill| fill.bits() as u64);
         let guard = segment.guards[number];
         if guard == Guard::Outside {
-            return Ok(Some(draft.constant(ty, fill)));
+            return Ok(Some(Of::All(self.build.constant(ty, fill))));
         }
         let value = if work.launch.loads[number].strides[work.form.axis] == 0 {
             let (Some((at, ..)), Some(array)) =
@@ -434,35 +489,19 @@ impl Lowering<'_> {
             };
             let value = usize::try_from(at).ok().and_then(|at| self.read(array, dtype, at, 0));
             let Some(value) = value else { return Ok(None) };
-            self.each(value, draft)?
+            Of::All(value)
         } else {
             let Some(at) = self.block_of(work, number, index, segment.first, segment.count)? else {
                 return Ok(None);
             };
-            draft.block(ty, at)
+            Of::Each(draft.block(ty, at))
         };
         let Guard::Between(low, high) = guard else { return Ok(Some(value)) };
         let mask: Vec<u8> = (0..GROUP).map(|lane| u8::from((low..high).contains(&lane))).collect();
         let holds = self.constant_block(ScalarType::Bool, mask, draft)?;
         let fill = draft.constant(ty, fill);
-        Ok(Some(draft.chain.push(ScalarOp::Select, ty, &[holds, value, fill])?))
-    }
-
-    /// A value for all lanes: one that is known is a constant, and chains have no single truths.
-    fn each(&mut self, value: Id, draft: &mut Draft) -> Result<Reg> {
-        let ty = self.build.type_of(value);
-        if let Some(bits) = self.build.known(value) {
-            return Ok(draft.constant(ty, bits));
-        }
-        if ty != ScalarType::Bool {
-            draft.inputs.push(Lane::Each(value));
-            return Ok(draft.chain.input(ty, true));
-        }
-        let number = self.build.compute(ScalarOp::Convert, ScalarType::I32, &[value])?;
-        draft.inputs.push(Lane::Each(number));
-        let number = draft.chain.input(ScalarType::I32, true);
-        let zero = draft.constant(ScalarType::I32, 0);
-        draft.chain.push(ScalarOp::Ne, ScalarType::Bool, &[number, zero])
+        let value = self.of_chain(value, draft)?;
+        Ok(Some(Of::Each(draft.chain.push(ScalarOp::Select, ty, &[holds, value, fill])?)))
     }
 
     /// The numbers of a segment's lanes.
@@ -497,7 +536,8 @@ impl Lowering<'_> {
             return Ok(None);
         };
         let at = at + first as i64;
-        let end = at + count.next_multiple_of(GROUP) as i64;
+        // Folds go through terms in rows of this many lanes.
+        let end = at + count.next_multiple_of(if work.launch.kernel.folds() { LANES } else { GROUP }) as i64;
         let total = work.counts[operand];
         let within = at >= 0 && end <= total as i64;
         let memory = match array {
@@ -552,14 +592,42 @@ impl Lowering<'_> {
         dtype: ferrax_ir::DType,
         count: usize,
     ) -> Result<Option<()>> {
+        let beyond = match (from, to) {
+            (Array::Memory { at: from, .. }, Array::Memory { at: to, .. }) => {
+                self.is_own(from) && self.is_own(to) && to.bytes.is_none()
+            }
+            _ => false,
+        };
+        let done = if beyond { count.next_multiple_of(GROUP) } else { count / GROUP * GROUP };
+        self.copy_lanes(from, to, dtype, (done, count))
+    }
+
+    /// The same to a part of an array, of which others are written before.
+    pub fn copy_exactly(
+        &mut self,
+        from: &Array,
+        to: &Array,
+        dtype: ferrax_ir::DType,
+        count: usize,
+    ) -> Result<Option<()>> {
+        self.copy_lanes(from, to, dtype, (count / GROUP * GROUP, count))
+    }
+
+    /// Copies so many elements in lanes, if it can be, and others that are left one by one.
+    fn copy_lanes(
+        &mut self,
+        from: &Array,
+        to: &Array,
+        dtype: ferrax_ir::DType,
+        (lanes, count): (usize, usize),
+    ) -> Result<Option<()>> {
         let Some((_, parts)) = parts(dtype) else { return Ok(None) };
         let mut done = 0;
         if let (Array::Memory { at: source, .. }, Array::Memory { at: target, .. }, Some(ty)) =
             (from, to, element(dtype))
-            && count >= GROUP
+            && lanes > 0
         {
-            let whole = self.is_own(source) && self.is_own(target) && target.bytes.is_none();
-            done = if whole { count.next_multiple_of(GROUP) } else { count / GROUP * GROUP };
+            done = lanes;
             let mut draft = Draft::default();
             let value = draft.block(ty, *source);
             draft.chain.outputs.push(value);

@@ -1,6 +1,6 @@
 //! Loops and branches of native programs.
 //!
-//! A carry of few elements is variables. One that is computed in lanes is in memory. One whose elements are updated at
+//! A carry of few elements is variables. One that may be computed in lanes is in memory. One whose elements are updated at
 //! computed places, or that has many elements, is in memory, where it is changed in place: only where the plan of the body
 //! lets it.
 
@@ -138,7 +138,7 @@ impl Lowering<'_> {
             }
             let count = element_count(&output.sizes);
             let updated = is_updated(body, constants + number);
-            if count >= lanes::LEAST && !updated && lanes::makes(body, output.buffer) {
+            if count >= lanes::LEAST && !updated && lanes::element(output.dtype).is_some() {
                 let memory = match array {
                     Array::Memory { at, constant: false }
                         if own(number) && (self.is_own(at) || count.is_multiple_of(GROUP)) =>

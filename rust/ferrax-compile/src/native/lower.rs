@@ -8,6 +8,8 @@
 //!
 //! Cost: that of planning the bodies, and linear in the instructions, which are limited.
 
+use std::ops::Range;
+
 use ferrax_ir::ops::{Scan, While};
 use ferrax_ir::scalar::{ScalarOp, ScalarType};
 use ferrax_ir::tensor::element_count;
@@ -17,7 +19,7 @@ use smallvec::SmallVec;
 
 use super::build::Builder;
 use super::lanes::{self, Work};
-use super::{Address, Id, Native};
+use super::{Address, GROUP, Id, Native};
 use crate::interpret::tree;
 use crate::kernel::{Accumulator, AccumulatorKind, AxisKind, Launch, Stage};
 use crate::plan::{Argument, BufferId, Place, Plan, Step};
@@ -137,6 +139,38 @@ enum Held {
     Array(Array),
     /// With the type of the elements; those that were not written are none.
     Written(ScalarType, Vec<Option<Id>>),
+    Parts(Parts),
+}
+
+/// What a store of a launch in lanes writes: this range of a buffer's elements, to an array, or beside it first.
+struct Written {
+    buffer: BufferId,
+    dtype: DType,
+    range: Range<usize>,
+    array: Array,
+    beside: Option<Array>,
+}
+
+impl Written {
+    /// Where lanes go to.
+    fn begins(&self) -> Array {
+        self.beside.as_ref().unwrap_or(&self.array).clone()
+    }
+}
+
+/// An array in memory of which parts are written.
+struct Parts {
+    array: Array,
+    written: Vec<bool>,
+    left: usize,
+}
+
+impl Parts {
+    fn note(&mut self, range: Range<usize>) {
+        for written in &mut self.written[range] {
+            self.left -= usize::from(!std::mem::replace(written, true));
+        }
+    }
 }
 
 pub(super) struct Lowering<'a> {
@@ -168,6 +202,7 @@ impl Course<'_> {
         match &self.held[buffer.0 as usize] {
             Held::Nothing => None,
             Held::Array(array) => Some(array.clone()),
+            Held::Parts(parts) => (parts.left == 0).then(|| parts.array.clone()),
             Held::Written(_, values) => {
                 values.iter().copied().collect::<Option<Vec<Id>>>().map(Array::Values)
             }
@@ -180,7 +215,10 @@ impl Course<'_> {
         let [store] = &*launch.kernel.stores else { return None };
         let buffer = operands[store.operand as usize];
         let (_, memory) = self.wanted.iter().find(|(wanted, _)| *wanted == buffer)?;
-        let there = |held: &Held| matches!(held, Held::Array(array) if same_memory(array, memory));
+        let there = |held: &Held| match held {
+            Held::Array(array) | Held::Parts(Parts { array, .. }) => same_memory(array, memory),
+            _ => false,
+        };
         let needed = self.held.iter().zip(&self.last).any(|(held, &last)| last > step && there(held));
         let read = launch.kernel.loads.iter().zip(&launch.loads).any(|(load, view)| {
             there(&self.held[operands[load.operand as usize].0 as usize]) && *view != launch.stores[0]
@@ -502,36 +540,45 @@ impl<'a> Lowering<'a> {
             | ScalarOp::Index { .. }
             | ScalarOp::Const { .. }
             | ScalarOp::Param { .. } => 0.0,
-            ScalarOp::Math(_) => 20.0 + 0.4 * launch.iterations() as f64,
+            ScalarOp::Math(_) => 20.0 + 0.8 * launch.iterations() as f64,
             _ => 5.0 + 0.05 * launch.iterations() as f64,
         });
         // Kernels that fold are no straight line.
-        self.elsewhere += if kernel.folds() { 30.0 } else { 4.0 } + nanoseconds.sum::<f64>();
+        self.elsewhere += if kernel.folds() { 120.0 } else { 25.0 } + nanoseconds.sum::<f64>();
         let arrays: Vec<Option<Array>> = operands.iter().map(|&buffer| course.array(buffer)).collect();
         let sizes = kernel.operands.iter().zip(operands);
         let counts: Vec<usize> = sizes
             .map(|(operand, buffer)| course.body.buffers[buffer.0 as usize].bytes / operand.dtype.size())
             .collect();
         let lanes = form.as_ref().map(|form| Work { launch, form, arrays: &arrays, counts: &counts });
-        if let Some(work) = lanes.filter(|_| !kernel.folds()) {
-            let place = |_| course.place(step, launch, operands);
-            let Some(results) = self.in_lanes(&work, &place)? else { return Ok(None) };
-            for (store, array) in kernel.stores.iter().zip(results) {
-                course.held[operands[store.operand as usize].0 as usize] = Held::Array(array);
-            }
-            return Ok(Some(()));
-        }
         let of_lanes = match &lanes {
-            Some(work) => match self.places_of_fold(work)? {
-                Some((results, terms)) => Some((work, results, terms)),
-                None => return Ok(None),
-            },
+            Some(work) => {
+                let Some(ranges) = work.written() else { return Ok(None) };
+                let mut written = Vec::with_capacity(ranges.len());
+                for range in ranges {
+                    match self.result((step, work, operands), range, course) {
+                        Some(result) => written.push(result),
+                        None => return Ok(None),
+                    }
+                }
+                let Some(terms) = self.rooms_of_terms(work) else { return Ok(None) };
+                let results: Vec<Array> = written.iter().map(Written::begins).collect();
+                Some((work, written, results, terms))
+            }
             None => None,
         };
+        if let Some((work, written, results, _)) = &of_lanes
+            && !kernel.folds()
+        {
+            if self.in_lanes(work, results)?.is_none() {
+                return Ok(None);
+            }
+            return self.note(written, course);
+        }
         let mut writes: Vec<Write> = Vec::new();
         for outer in launch.indices(&parallel, &vec![0; kernel.axes.len()]) {
             let folded = match &of_lanes {
-                Some((work, results, terms)) => self.folded(work, &outer, results, terms)?,
+                Some((work, _, results, terms)) => self.folded(work, &outer, results, terms)?,
                 None => self.folded_one_by_one((launch, &arrays), &reduced, &outer, &mut writes)?,
             };
             let Some(folded) = folded else { return Ok(None) };
@@ -543,16 +590,29 @@ impl<'a> Lowering<'a> {
                 }
             }
         }
-        if let Some((_, results, _)) = of_lanes {
-            let main = kernel.stores.iter().filter(|store| store.stage == Stage::Main);
-            for (store, array) in main.zip(results) {
-                course.held[operands[store.operand as usize].0 as usize] = Held::Array(array);
-            }
+        if let Some((_, written, ..)) = &of_lanes
+            && self.note(written, course)?.is_none()
+        {
+            return Ok(None);
         }
         for Write { operand, element, parts: ids } in writes {
             let (dtype, buffer) = (kernel.operands[operand].dtype, operands[operand]);
             let Some((ty, parts)) = parts(dtype) else { return Ok(None) };
             let count = counts[operand];
+            let is_large = count > MOST_ELEMENTS && lanes::element(dtype).is_some() && count <= lanes::MOST;
+            if is_large || matches!(course.held[buffer.0 as usize], Held::Parts(_)) {
+                let Some(parts) = self.parts_of(course, buffer, dtype, count) else { return Ok(None) };
+                let array = parts.array.clone();
+                parts.note(element..element + 1);
+                for (part, &id) in ids.iter().enumerate() {
+                    if self.build.type_of(id) != ty
+                        || self.write_part(id, &array, element * ids.len() + part).is_none()
+                    {
+                        return Ok(None);
+                    }
+                }
+                continue;
+            }
             if count > MOST_ELEMENTS
                 || ids.len() != parts
                 || ids.iter().any(|&id| self.build.type_of(id) != ty)
@@ -574,6 +634,95 @@ impl<'a> Lowering<'a> {
             }
         }
         Ok(Some(()))
+    }
+
+    /// Where a store of a step writes its array.
+    fn result(
+        &mut self,
+        (step, work, operands): (usize, &Work<'_>, &[BufferId]),
+        (store, range): (usize, Range<usize>),
+        course: &mut Course<'_>,
+    ) -> Option<Written> {
+        let Work { launch, form, counts, .. } = *work;
+        let operand = launch.kernel.stores[store].operand as usize;
+        let (dtype, buffer, count) =
+            (launch.kernel.operands[operand].dtype, operands[operand], counts[operand]);
+        let whole = range == (0..count);
+        if whole {
+            // The last group of lanes ends in the next ones, or behind the array.
+            let exact = form.lanes.is_multiple_of(GROUP);
+            let place = course.place(step, launch, operands).filter(|place| match place {
+                Array::Memory { at, .. } => exact || (self.is_own(at) && form.lanes == count),
+                Array::Values(_) => false,
+            });
+            let array = place.or_else(|| self.room(count * dtype.size()))?;
+            return Some(Written { buffer, dtype, range, array, beside: None });
+        }
+        let parts = self.parts_of(course, buffer, dtype, count)?;
+        let array = parts.array.clone();
+        let end = count.min(range.start + range.len().next_multiple_of(GROUP));
+        if !parts.written[range.end..end].contains(&true) {
+            return Some(Written { buffer, dtype, range, array, beside: None });
+        }
+        // What is there already is not to be written over.
+        let bytes = range.len() * dtype.size();
+        let Some(Array::Memory { at, constant }) = self.room(bytes) else { return None };
+        let at = moved(at, -((range.start * dtype.size()) as i64))?;
+        Some(Written { buffer, dtype, range, array, beside: Some(Array::Memory { at, constant }) })
+    }
+
+    /// Notes what a launch has written, and puts it where it belongs.
+    fn note(&mut self, written: &[Written], course: &mut Course<'_>) -> Result<Option<()>> {
+        for Written { buffer, dtype, range, array, beside } in written {
+            if let Some(beside) = beside {
+                let first = (range.start * dtype.size()) as i64;
+                let at = |array: &Array| match array {
+                    Array::Memory { at, constant } => {
+                        moved(*at, first).map(|at| Array::Memory { at, constant: *constant })
+                    }
+                    Array::Values(_) => None,
+                };
+                let (Some(from), Some(to)) = (at(beside), at(array)) else { return Ok(None) };
+                if self.copy_exactly(&from, &to, *dtype, range.len())?.is_none() {
+                    return Ok(None);
+                }
+            }
+            match &mut course.held[buffer.0 as usize] {
+                Held::Parts(parts) if same_memory(&parts.array, array) => parts.note(range.clone()),
+                held => *held = Held::Array(array.clone()),
+            }
+        }
+        Ok(Some(()))
+    }
+
+    /// The parts of a buffer that are written.
+    fn parts_of<'c>(
+        &mut self,
+        course: &'c mut Course<'_>,
+        buffer: BufferId,
+        dtype: DType,
+        count: usize,
+    ) -> Option<&'c mut Parts> {
+        let held = &mut course.held[buffer.0 as usize];
+        if !matches!(held, Held::Parts(parts) if parts.left > 0) {
+            let array = self.room(count * dtype.size())?;
+            let mut parts = Parts { array, written: vec![false; count], left: count };
+            if let Held::Written(_, values) = held
+                && values.len() == count
+            {
+                for (element, value) in values.iter().enumerate() {
+                    if let Some(value) = *value {
+                        self.write_part(value, &parts.array, element)?;
+                        parts.note(element..element + 1);
+                    }
+                }
+            }
+            *held = Held::Parts(parts);
+        }
+        match held {
+            Held::Parts(parts) => Some(parts),
+            _ => None,
+        }
     }
 
     /// The accumulators of a launch at an index of its parallel loops, term by term, and what its main stage writes.
