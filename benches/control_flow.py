@@ -76,6 +76,28 @@ def _runge_kutta(library):
     return _blocking(library, lambda s: library.jax.lax.scan(step, s, None, STEPS)[0], start)
 
 
+def _vector(library, body, count):
+    """A loop over a vector, each step of which is a function of it."""
+    start = np.linspace(-1.0, 1.0, count, dtype=np.float32)
+    step = lambda i, x: body(library.jnp, x)  # noqa: E731
+    return _blocking(library, lambda x: library.jax.lax.fori_loop(0, STEPS, step, x), start)
+
+
+# Of a vector: what a step does to it, and how many elements it has.
+VECTORS = {
+    "16 elements, `x * 0.9 + 0.1`": (lambda jnp, x: x * 0.9 + 0.1, 16),
+    "64 elements, `x * 0.9 + 0.1`": (lambda jnp, x: x * 0.9 + 0.1, 64),
+    "256 elements, `x * 0.9 + 0.1`": (lambda jnp, x: x * 0.9 + 0.1, 256),
+    "20 elements, `x + 0.01 * tanh(x)`": (lambda jnp, x: x + 0.01 * jnp.tanh(x), 20),
+    "64 elements, `x + 0.01 * tanh(x)`": (lambda jnp, x: x + 0.01 * jnp.tanh(x), 64),
+    "64 elements, divided by their norm": (lambda jnp, x: (x + 0.1) / (1e-3 + jnp.sqrt(jnp.sum(x * x))), 64),
+    "64 points of the heat equation": (
+        lambda jnp, x: x.at[1:-1].add(0.1 * (x[2:] - 2.0 * x[1:-1] + x[:-2])), 64
+    ),
+    "64 points of it on a ring": (lambda jnp, x: x + 0.1 * (jnp.roll(x, 1) - 2.0 * x + jnp.roll(x, -1)), 64),
+}
+
+
 def _newton(library):
     step = lambda s: (s[0] - (s[0] * s[0] - 2.0) / (2.0 * s[0]), s[1] + 1)  # noqa: E731
     return _blocking(
@@ -296,6 +318,11 @@ ROWS = [
     _quick("`fori_loop` in a `fori_loop`, for each of 100,000 steps", "ns", None, _inner_loop, per=STEPS),
     _quick("an array that is filled one by one, for each of 100,000 elements", "ns", None, _filled, per=STEPS),
     _quick("3×3 matrix by a vector, for each of 100,000 steps", "ns", None, _small_product, per=STEPS),
+    *[
+        _quick(f"a vector of {name}, for each of 100,000 steps", "ns", None, functools.partial(_vector, body=body, count=count),
+               per=STEPS)
+        for name, (body, count) in VECTORS.items()
+    ],
     _quick("RNN of 64 units, 1,000 steps", "ms", None, lambda lib: _rnn(lib, False), others=_t_rnn(False),
            alike=False),
     _quick("gradient of this RNN", "ms", None, lambda lib: _rnn(lib, True), others=_t_rnn(True), alike=False),

@@ -75,6 +75,8 @@ pub struct Target {
     pub run_bytes: usize,
     /// Arrays that a kernel may have.
     pub operands: usize,
+    /// Elements from which on kernels of loops that are machine code are done in lanes.
+    pub lanes: usize,
     /// Whether branches and loops take over the memory of operands that die with them.
     pub inner_updates: bool,
     /// What is computed together.
@@ -92,6 +94,7 @@ impl Target {
         product_block: 8 << 20,
         run_bytes: 1 << 20,
         operands: usize::MAX,
+        lanes: 16,
         inner_updates: true,
         fusion: Fusion::CPU,
     };
@@ -105,6 +108,7 @@ impl Target {
         block_bytes: 512,
         product_bytes: 64,
         product_rows: 2,
+        lanes: 2,
         product_block: 16 << 10,
         run_bytes: 64,
         fusion: Fusion::TINY,

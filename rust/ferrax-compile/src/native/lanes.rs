@@ -1,7 +1,8 @@
 //! Kernels over many elements as chains over memory.
 //!
-//! In: a launch one of whose loops goes through elements that follow one another, or reads one of them. Out: [`Code::Lanes`](super::Code::Lanes)
-//! for each index of the other loops, and of folds what they give.
+//! In: a launch one of whose loops goes through elements that follow one another, or reads one of them. Out:
+//! [`Code::Lanes`](super::Code::Lanes) for each index of the other loops, and of folds what they give. What is the same for all
+//! lanes is computed once, as scalars are.
 //!
 //! Lanes come in groups. The function's own memory has room before and behind each array, so that a group may begin before an
 //! array's first element or end behind its last; of other memory only elements are touched. Where a load has guards, a group
@@ -12,231 +13,19 @@
 use std::ops::Range;
 
 use ferrax_ir::scalar::{Reg, ScalarOp, ScalarType};
-use ferrax_ir::{Result, Tensor, internal_error};
+use ferrax_ir::{DType, Result, Tensor, internal_error};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::lower::{Array, Lowering, Pointer, moved, operation, parts};
+use super::arrays::{Array, Pointer, element, moved, parts, same_memory};
+use super::course::{Course, Held, Parts, Written};
+use super::form::{Guard, Segment, Work};
+use super::lower::{Lowering, MOST_CODE};
 use super::{Address, GROUP, Id, Lane};
-use crate::chain::{Chain, computes};
-use crate::index::View;
-use crate::interpret::{BLOCK, LANES, counted};
-use crate::kernel::{Accumulator, AxisKind, Kernel, Launch, Stage, registers};
-
-/// Elements from which on a kernel is done in lanes.
-pub(super) const LEAST: usize = 16;
-/// Elements of an array that lanes go through, at most.
-pub(super) const MOST: usize = 1024;
-
-/// How a launch goes through lanes.
-pub(super) struct Form {
-    /// The loop of lanes; loops before it that go on where it ends are one with it.
-    axis: usize,
-    pub lanes: usize,
-    /// The other loops that are not folded.
-    outer: SmallVec<[usize; 6]>,
-}
-
-/// The elements of an array that a chain can have, one register each.
-pub(super) fn element(dtype: ferrax_ir::DType) -> Option<ScalarType> {
-    let (ty, parts) = parts(dtype)?;
-    (parts == 1 && (ty.size() >= 4 || ty == ScalarType::Bool)).then_some(ty)
-}
-
-/// The form of a launch, if it has one.
-pub(super) fn form(launch: &Launch) -> Option<Form> {
-    let kernel = &launch.kernel;
-    let folds = kernel.folds();
-    let wanted = if folds { AxisKind::Reduction } else { AxisKind::Parallel };
-    let long: SmallVec<[usize; 6]> = (0..kernel.axes.len())
-        .filter(|&axis| launch.extents[axis] > 1 && (!folds || kernel.axes[axis] == wanted))
-        .collect();
-    let main = || {
-        kernel
-            .stores
-            .iter()
-            .zip(&launch.stores)
-            .filter(|(store, _)| store.stage == Stage::Main)
-            .map(|(_, view)| view)
-    };
-    let axis = match (folds, &*long) {
-        (true, &[axis]) => axis,
-        (true, _) => return None,
-        (false, long) => *long.iter().find(|&&axis| main().all(|view| view.strides[axis] == 1))?,
-    };
-    if main().any(|view| view.strides[axis] != 1) || !is_of_chains(kernel, launch, axis, folds) {
-        return None;
-    }
-    let indexed = |axis: usize| {
-        let is_index = |op: ScalarOp| matches!(op, ScalarOp::Index { axis: of } if of as usize == axis);
-        kernel.body.instructions().iter().any(|instruction| is_index(instruction.op))
-    };
-    let mut lanes = launch.extents[axis];
-    let mut outer: SmallVec<[usize; 6]> = SmallVec::new();
-    let whole = |view: &View, axis: usize| view.ranges[axis] == (0, launch.extents[axis] as i64);
-    let views = || launch.loads.iter().chain(main());
-    let mut open = !folds && !indexed(axis) && views().all(|view| whole(view, axis));
-    for before in (0..kernel.axes.len()).rev().filter(|&before| before != axis) {
-        if kernel.axes[before] == AxisKind::Reduction && folds {
-            continue;
-        }
-        let goes_on =
-            |view: &View| view.strides[before] == lanes as i64 * view.strides[axis] && whole(view, before);
-        if launch.extents[before] == 1 {
-            outer.insert(0, before);
-        } else if open && before < axis && !indexed(before) && views().all(goes_on) {
-            lanes = lanes.checked_mul(launch.extents[before])?;
-        } else {
-            open = false;
-            outer.insert(0, before);
-        }
-    }
-    (lanes >= LEAST && launch.iterations() <= MOST).then_some(Form { axis, lanes, outer })
-}
-
-/// Which values of a kernel's main body are the same for all lanes.
-fn uniform(kernel: &Kernel, launch: &Launch, axis: usize) -> Vec<bool> {
-    let mut uniform: Vec<bool> = Vec::with_capacity(kernel.body.instructions().len());
-    for instruction in kernel.body.instructions() {
-        uniform.push(match instruction.op {
-            ScalarOp::Input { operand, .. } => {
-                let view = &launch.loads[operand as usize];
-                view.strides[axis] == 0 && view.ranges[axis] == (0, launch.extents[axis] as i64)
-            }
-            ScalarOp::Index { axis: of } => of as usize != axis,
-            _ => instruction.args.iter().all(|arg| uniform[arg.0 as usize]),
-        });
-    }
-    uniform
-}
-
-/// Whether chains compute all of a kernel's main body that differs between lanes, reading what is in one place or follows
-/// lanes.
-fn is_of_chains(kernel: &Kernel, launch: &Launch, axis: usize, folds: bool) -> bool {
-    let loads = kernel.loads.iter().zip(&launch.loads).zip(&launch.jumps).all(|((load, view), jumps)| {
-        jumps.is_empty()
-            && matches!(view.strides[axis], 0 | 1)
-            && element(kernel.operands[load.operand as usize].dtype).is_some()
-    });
-    let stores = kernel.stores.iter().filter(|store| store.stage == Stage::Main).all(|store| {
-        let ty = element(kernel.operands[store.operand as usize].dtype);
-        matches!(&*registers(store.value), [reg] if Some(kernel.body.type_of(*reg)) == ty)
-    });
-    let typed = |op: ScalarOp| usize::from(op == ScalarOp::Select);
-    let uniform = uniform(kernel, launch, axis);
-    let fits = |ty: ScalarType| ty.size() >= 4 || ty == ScalarType::Bool;
-    let all = kernel.body.instructions().iter().zip(&uniform);
-    let operations = all.map(|(instruction, uniform)| match instruction.op {
-        ScalarOp::Input { part, .. } => part == 0,
-        _ if *uniform => true,
-        ScalarOp::Index { .. } => instruction.ty.size() >= 4,
-        op => {
-            let of = |arg: Reg| kernel.body.type_of(arg);
-            let from = instruction.args.get(typed(op)).map(|&arg| of(arg));
-            from.is_some_and(|from| computes(op, instruction.ty, from))
-                && instruction.args.iter().all(|&arg| fits(of(arg)))
-        }
-    });
-    let operations = operations.fold(true, |all, this| all & this);
-    let folded = |accumulator: &Accumulator| {
-        let ty = accumulator.ty;
-        fits(ty) && operation(accumulator.kind).is_some_and(|(op, _)| computes(op, ty, ty))
-    };
-    loads && stores && operations && (!folds || kernel.accumulators.iter().all(folded))
-}
-
-/// What a group of lanes has of a load.
-#[derive(Clone, Copy, PartialEq)]
-enum Guard {
-    Inside,
-    Outside,
-    /// Lanes from one to before another.
-    Between(usize, usize),
-}
-
-/// The lanes of an index that are done at once.
-struct Segment {
-    first: usize,
-    count: usize,
-    guards: SmallVec<[Guard; 4]>,
-}
-
-/// A launch with its operands.
-#[derive(Clone, Copy)]
-pub(super) struct Work<'a> {
-    pub launch: &'a Launch,
-    pub form: &'a Form,
-    /// What operands hold, and how many elements they have.
-    pub arrays: &'a [Option<Array>],
-    pub counts: &'a [usize],
-}
-
-impl Work<'_> {
-    /// What each store of the main stage writes, with its number: elements that follow one another, in this order, so that
-    /// a group that ends beyond its lanes is written over by those that come after it.
-    pub fn written(&self) -> Option<Vec<(usize, Range<usize>)>> {
-        let indices = self.launch.indices(&self.form.outer, &vec![0; self.launch.extents.len()]);
-        let stores = self.launch.kernel.stores.iter().zip(&self.launch.stores).enumerate();
-        let of_main = stores.filter(|(_, (store, _))| store.stage == Stage::Main);
-        of_main
-            .map(|(number, (_, view))| {
-                let first = view.element(indices.first()?)?;
-                let mut next = first;
-                for index in &indices {
-                    if view.element(index)? != next {
-                        return None;
-                    }
-                    next += self.form.lanes as i64;
-                }
-                Some((number, usize::try_from(first).ok()?..usize::try_from(next).ok()?))
-            })
-            .collect()
-    }
-
-    /// The elements of a load: where it stands at an index, and the lanes that its guards let through.
-    fn lanes_of(&self, load: usize, index: &[i64]) -> Option<(i64, usize, usize)> {
-        let view = &self.launch.loads[load];
-        let (low, high) = view.ranges[self.form.axis];
-        let merged = self.form.lanes != self.launch.extents[self.form.axis];
-        let lanes = self.form.lanes as i64;
-        let (low, high) = if merged { (0, lanes) } else { (low.max(0), high.min(lanes)) };
-        if low >= high {
-            return None;
-        }
-        let mut inside = SmallVec::<[i64; 6]>::from_slice(index);
-        if !merged {
-            inside[self.form.axis] = low;
-        }
-        let at = view.element(&inside)? - if merged { 0 } else { low * view.strides[self.form.axis] };
-        Some((at, low as usize, high as usize))
-    }
-
-    fn segments(&self, index: &[i64]) -> Vec<Segment> {
-        let lanes = self.form.lanes;
-        let loads: Vec<Option<(i64, usize, usize)>> =
-            (0..self.launch.loads.len()).map(|load| self.lanes_of(load, index)).collect();
-        let mut segments: Vec<Segment> = Vec::new();
-        for first in (0..lanes).step_by(GROUP) {
-            let end = lanes.min(first + GROUP);
-            let guards: SmallVec<[Guard; 4]> = loads
-                .iter()
-                .map(|load| match *load {
-                    Some((_, low, high)) if low <= first && end <= high => Guard::Inside,
-                    Some((_, low, high)) if low < end && first < high => {
-                        Guard::Between(low.saturating_sub(first), high.min(end) - first)
-                    }
-                    _ => Guard::Outside,
-                })
-                .collect();
-            let divided = guards.iter().any(|guard| matches!(guard, Guard::Between(..)));
-            match segments.last_mut() {
-                Some(last) if !divided && last.guards == guards => last.count += GROUP,
-                _ => segments.push(Segment { first, count: GROUP, guards }),
-            }
-        }
-        segments
-    }
-}
+use crate::chain::Chain;
+use crate::interpret::LANES;
+use crate::kernel::{Stage, registers};
+use crate::plan::BufferId;
 
 /// A value of a body: the same for all lanes, or one of the chain.
 #[derive(Clone, Copy)]
@@ -247,9 +36,9 @@ enum Of {
 
 /// A chain while it is made, and what it reads.
 #[derive(Default)]
-struct Draft {
-    chain: Chain,
-    inputs: SmallVec<[Lane; 4]>,
+pub(super) struct Draft {
+    pub chain: Chain,
+    pub inputs: SmallVec<[Lane; 4]>,
     singles: FxHashMap<Id, Reg>,
 }
 
@@ -262,12 +51,12 @@ impl Draft {
         })
     }
 
-    fn block(&mut self, ty: ScalarType, at: Address) -> Reg {
+    pub fn block(&mut self, ty: ScalarType, at: Address) -> Reg {
         self.inputs.push(Lane::Block(at));
         self.chain.input(ty, false)
     }
 
-    fn constant(&mut self, ty: ScalarType, bits: u64) -> Reg {
+    pub fn constant(&mut self, ty: ScalarType, bits: u64) -> Reg {
         self.chain.body.push(ScalarOp::Const { bits }, ty, &[])
     }
 }
@@ -276,63 +65,15 @@ impl Lowering<'_> {
     /// Does a launch that folds nothing; `results` is where each store of the main stage begins its array.
     pub fn in_lanes(&mut self, work: &Work<'_>, results: &[Array]) -> Result<Option<()>> {
         for index in work.launch.indices(&work.form.outer, &vec![0; work.launch.extents.len()]) {
-            if self.at_index(work, &index, results, &[])?.is_none() {
+            if self.build.written() > MOST_CODE || self.at_index(work, &index, results, &[])?.is_none() {
                 return Ok(None);
             }
         }
         Ok(Some(()))
     }
 
-    /// The accumulators of a launch at an index of its parallel loops; what the main stage stores goes to `results`, and terms
-    /// that are computed to `terms`.
-    pub fn folded(
-        &mut self,
-        work: &Work<'_>,
-        index: &[i64],
-        results: &[Array],
-        terms: &[Option<Array>],
-    ) -> Result<Option<Vec<Id>>> {
-        if self.at_index(work, index, results, terms)?.is_none() {
-            return Ok(None);
-        }
-        let kernel = &work.launch.kernel;
-        let mut values = Vec::with_capacity(kernel.accumulators.len());
-        for (accumulator, terms) in kernel.accumulators.iter().zip(terms) {
-            let at = match terms {
-                Some(Array::Memory { at, .. }) => Some(*at),
-                _ => match read_alone(kernel, accumulator) {
-                    Some(load) => self.block_of(work, load, index, 0, work.form.lanes)?,
-                    None => None,
-                },
-            };
-            let Some(at) = at else { return Ok(None) };
-            match self.fold_lanes(accumulator, at, work.form.lanes)? {
-                Some(value) => values.push(value),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(values))
-    }
-
-    /// Memory for terms that are not read as they are.
-    pub fn rooms_of_terms(&mut self, work: &Work<'_>) -> Option<Vec<Option<Array>>> {
-        let kernel = &work.launch.kernel;
-        let whole = |view: &View| {
-            (0..view.ranges.len()).all(|axis| view.ranges[axis] == (0, work.launch.extents[axis] as i64))
-        };
-        let mut terms = Vec::with_capacity(kernel.accumulators.len());
-        for accumulator in &kernel.accumulators {
-            let alone = read_alone(kernel, accumulator).is_some_and(|load| {
-                let view = &work.launch.loads[load];
-                view.strides[work.form.axis] == 1 && whole(view)
-            });
-            terms.push(if alone { None } else { Some(self.room(work.form.lanes * accumulator.ty.size())?) });
-        }
-        Some(terms)
-    }
-
     /// The main body at an index of the outer loops.
-    fn at_index(
+    pub fn at_index(
         &mut self,
         work: &Work<'_>,
         index: &[i64],
@@ -512,7 +253,7 @@ impl Lowering<'_> {
     }
 
     /// A block whose elements never change.
-    fn constant_block(&mut self, ty: ScalarType, bytes: Vec<u8>, draft: &mut Draft) -> Result<Reg> {
+    pub fn constant_block(&mut self, ty: ScalarType, bytes: Vec<u8>, draft: &mut Draft) -> Result<Reg> {
         let count = bytes.len() / ty.size();
         let tensor = Tensor::from_bytes(ty.dtype(), [count].as_slice(), &bytes)?;
         match self.elements_of(tensor) {
@@ -522,7 +263,7 @@ impl Lowering<'_> {
     }
 
     /// Where the lanes of a load are that moves with them.
-    fn block_of(
+    pub fn block_of(
         &mut self,
         work: &Work<'_>,
         number: usize,
@@ -552,13 +293,7 @@ impl Lowering<'_> {
     }
 
     /// A copy of an array with room before and behind it.
-    fn padded(
-        &mut self,
-        operand: u32,
-        array: &Array,
-        dtype: ferrax_ir::DType,
-        count: usize,
-    ) -> Result<Option<Array>> {
+    fn padded(&mut self, operand: u32, array: &Array, dtype: DType, count: usize) -> Result<Option<Array>> {
         if let Some(known) = self.rooms.get(&operand) {
             return Ok(Some(known.clone()));
         }
@@ -585,13 +320,7 @@ impl Lowering<'_> {
     }
 
     /// Copies all elements of an array to memory that is not that of another one.
-    pub fn copy(
-        &mut self,
-        from: &Array,
-        to: &Array,
-        dtype: ferrax_ir::DType,
-        count: usize,
-    ) -> Result<Option<()>> {
+    pub fn copy(&mut self, from: &Array, to: &Array, dtype: DType, count: usize) -> Result<Option<()>> {
         let beyond = match (from, to) {
             (Array::Memory { at: from, .. }, Array::Memory { at: to, .. }) => {
                 self.is_own(from) && self.is_own(to) && to.bytes.is_none()
@@ -607,7 +336,7 @@ impl Lowering<'_> {
         &mut self,
         from: &Array,
         to: &Array,
-        dtype: ferrax_ir::DType,
+        dtype: DType,
         count: usize,
     ) -> Result<Option<()>> {
         self.copy_lanes(from, to, dtype, (count / GROUP * GROUP, count))
@@ -618,7 +347,7 @@ impl Lowering<'_> {
         &mut self,
         from: &Array,
         to: &Array,
-        dtype: ferrax_ir::DType,
+        dtype: DType,
         (lanes, count): (usize, usize),
     ) -> Result<Option<()>> {
         let Some((_, parts)) = parts(dtype) else { return Ok(None) };
@@ -649,111 +378,92 @@ impl Lowering<'_> {
         self.pointers[at.pointer as usize] == Pointer::Scratch
     }
 
-    /// What becomes of terms that follow one another: in blocks, lanes, and halves of lanes as the kernel IR says.
-    fn fold_lanes(&mut self, accumulator: &Accumulator, at: Address, count: usize) -> Result<Option<Id>> {
-        let Some((_, identity)) = operation(accumulator.kind) else { return Ok(None) };
-        let mut blocks = Vec::new();
-        for first in (0..count).step_by(BLOCK) {
-            match self.fold_block(accumulator, at, first, BLOCK.min(count - first))? {
-                Some(value) => blocks.push(value),
-                None => return Ok(None),
-            }
+    /// Where a store of a step writes its array.
+    pub fn result(
+        &mut self,
+        (step, work, operands): (usize, &Work<'_>, &[BufferId]),
+        (store, range): (usize, Range<usize>),
+        course: &mut Course<'_>,
+    ) -> Option<Written> {
+        let Work { launch, form, counts, .. } = *work;
+        let operand = launch.kernel.stores[store].operand as usize;
+        let (dtype, buffer, count) =
+            (launch.kernel.operands[operand].dtype, operands[operand], counts[operand]);
+        let whole = range == (0..count);
+        if whole {
+            // The last group of lanes ends in the next ones, or behind the array.
+            let exact = form.lanes.is_multiple_of(GROUP);
+            let place = course.place(step, launch, operands).filter(|place| match place {
+                Array::Memory { at, .. } => exact || (self.is_own(at) && form.lanes == count),
+                Array::Values(_) => false,
+            });
+            let array = place.or_else(|| self.room(count * dtype.size()))?;
+            return Some(Written { buffer, dtype, range, array, beside: None });
         }
-        let Some((op, ty)) = operation(accumulator.kind).map(|(op, _)| (op, accumulator.ty)) else {
-            return Ok(None);
-        };
-        let identity = match (identity, blocks.first()) {
-            (Some(identity), _) => self.identity(ty, identity),
-            (None, Some(&first)) => first,
-            (None, None) => return Ok(None),
-        };
-        let build = std::cell::RefCell::new(&mut self.build);
-        counted(blocks, identity, &|a, b| build.borrow_mut().compute(op, ty, &[a, b])).map(Some)
+        let parts = self.parts_of(course, buffer, dtype, count)?;
+        let array = parts.array.clone();
+        let end = count.min(range.start + range.len().next_multiple_of(GROUP));
+        if !parts.written[range.end..end].contains(&true) {
+            return Some(Written { buffer, dtype, range, array, beside: None });
+        }
+        // What is there already is not to be written over.
+        let bytes = range.len() * dtype.size();
+        let Some(Array::Memory { at, constant }) = self.room(bytes) else { return None };
+        let at = moved(at, -((range.start * dtype.size()) as i64))?;
+        Some(Written { buffer, dtype, range, array, beside: Some(Array::Memory { at, constant }) })
     }
 
-    fn fold_block(
-        &mut self,
-        accumulator: &Accumulator,
-        at: Address,
-        first: usize,
-        count: usize,
-    ) -> Result<Option<Id>> {
-        let ty = accumulator.ty;
-        let size = ty.size();
-        let Some((op, identity)) = operation(accumulator.kind) else { return Ok(None) };
-        let from = |place: usize| moved(at, ((first + place) * size) as i64);
-        if count < LANES {
-            let terms: Option<Vec<Id>> =
-                (0..count).map(|place| Some(self.build.load(ty, from(place)?, false))).collect();
-            return match terms {
-                Some(terms) => self.fold(accumulator, &terms),
-                None => Ok(None),
-            };
-        }
-        let mut draft = Draft::default();
-        let mut lanes = None;
-        for row in 0..count.div_ceil(LANES) {
-            let Some(at) = from(row * LANES) else { return Ok(None) };
-            let term = draft.block(ty, at);
-            lanes = Some(match (lanes, identity) {
-                (None, None) => term,
-                (None, Some(identity)) => {
-                    let bits = ferrax_ir::Scalar::from_f64(ty.dtype(), identity).bits() as u64;
-                    let identity = draft.constant(ty, bits);
-                    draft.chain.push(op, ty, &[identity, term])?
+    /// Notes what a launch has written, and puts it where it belongs.
+    pub fn note(&mut self, written: &[Written], course: &mut Course<'_>) -> Result<Option<()>> {
+        for Written { buffer, dtype, range, array, beside } in written {
+            if let Some(beside) = beside {
+                let first = (range.start * dtype.size()) as i64;
+                let at = |array: &Array| match array {
+                    Array::Memory { at, constant } => {
+                        moved(*at, first).map(|at| Array::Memory { at, constant: *constant })
+                    }
+                    Array::Values(_) => None,
+                };
+                let (Some(from), Some(to)) = (at(beside), at(array)) else { return Ok(None) };
+                if self.copy_exactly(&from, &to, *dtype, range.len())?.is_none() {
+                    return Ok(None);
                 }
-                (Some(lanes), _) => {
-                    let all = draft.chain.push(op, ty, &[lanes, term])?;
-                    let left = count - row * LANES;
-                    if left >= LANES {
-                        all
-                    } else {
-                        let mask = (0..LANES).map(|lane| u8::from(lane < left)).collect();
-                        let holds = self.constant_block(ScalarType::Bool, mask, &mut draft)?;
-                        draft.chain.push(ScalarOp::Select, ty, &[holds, all, lanes])?
+            }
+            match &mut course.held[buffer.0 as usize] {
+                Held::Parts(parts) if same_memory(&parts.array, array) => parts.note(range.clone()),
+                held => *held = Held::Array(array.clone()),
+            }
+        }
+        Ok(Some(()))
+    }
+
+    /// The parts of a buffer that are written.
+    pub fn parts_of<'c>(
+        &mut self,
+        course: &'c mut Course<'_>,
+        buffer: BufferId,
+        dtype: DType,
+        count: usize,
+    ) -> Option<&'c mut Parts> {
+        let held = &mut course.held[buffer.0 as usize];
+        if !matches!(held, Held::Parts(parts) if parts.left > 0) {
+            let array = self.room(count * dtype.size())?;
+            let mut parts = Parts { array, written: vec![false; count], left: count };
+            if let Held::Written(_, values) = held
+                && values.len() == count
+            {
+                for (element, value) in values.iter().enumerate() {
+                    if let Some(value) = *value {
+                        self.write_part(value, &parts.array, element)?;
+                        parts.note(element..element + 1);
                     }
                 }
-            });
-        }
-        let (Some(lanes), Some(Array::Memory { at: room, .. })) = (lanes, self.room_of_lanes()) else {
-            return Ok(None);
-        };
-        draft.chain.outputs.push(lanes);
-        self.build.lanes(draft.chain, draft.inputs, SmallVec::from_elem(room, 1), LANES);
-        let half = LANES / 2;
-        let Some(upper) = moved(room, (half * size) as i64) else { return Ok(None) };
-        let mut draft = Draft::default();
-        let (a, b) = (draft.block(ty, room), draft.block(ty, upper));
-        let halves = draft.chain.push(op, ty, &[a, b])?;
-        draft.chain.outputs.push(halves);
-        self.build.lanes(draft.chain, draft.inputs, SmallVec::from_elem(room, 1), half);
-        let mut values = Vec::with_capacity(half);
-        for lane in 0..half {
-            let Some(at) = moved(room, (lane * size) as i64) else { return Ok(None) };
-            values.push(self.build.load(ty, at, false));
-        }
-        while values.len() > 1 {
-            let upper = values.split_off(values.len() / 2);
-            for (value, other) in values.iter_mut().zip(upper) {
-                *value = self.build.compute(op, ty, &[*value, other])?;
             }
+            *held = Held::Parts(parts);
         }
-        Ok(Some(values[0]))
-    }
-
-    /// Memory for the lanes of a fold, which are read before another's are there.
-    fn room_of_lanes(&mut self) -> Option<Array> {
-        if self.of_folds.is_none() {
-            self.of_folds = self.room(LANES * size_of::<u64>());
+        match held {
+            Held::Parts(parts) => Some(parts),
+            _ => None,
         }
-        self.of_folds.clone()
-    }
-}
-
-/// The load that an accumulator's terms are, if they are as they were read.
-fn read_alone(kernel: &Kernel, accumulator: &Accumulator) -> Option<usize> {
-    match kernel.body.instructions()[accumulator.arg.0 as usize].op {
-        ScalarOp::Input { operand, .. } => Some(operand as usize),
-        _ => None,
     }
 }

@@ -9,8 +9,9 @@ use ferrax_ir::scalar::{ScalarOp, ScalarType};
 use ferrax_ir::tensor::element_count;
 use ferrax_ir::{DType, Op, Program, Result};
 
-use super::lower::{Array, Lowering, MOST_COMPARED, MOST_ELEMENTS, parts, same_memory};
-use super::{Address, Code, GROUP, Id, lanes};
+use super::arrays::{Array, MOST_COMPARED, MOST_ELEMENTS, element, parts, same_memory};
+use super::lower::Lowering;
+use super::{Address, Code, GROUP, Id};
 use crate::compile::plan;
 use crate::plan::{Argument, BufferId, Place, Plan, Step};
 
@@ -138,7 +139,7 @@ impl Lowering<'_> {
             }
             let count = element_count(&output.sizes);
             let updated = is_updated(body, constants + number);
-            if count >= lanes::LEAST && !updated && lanes::element(output.dtype).is_some() {
+            if count >= self.target.lanes && !updated && element(output.dtype).is_some() {
                 let memory = match array {
                     Array::Memory { at, constant: false }
                         if own(number) && (self.is_own(at) || count.is_multiple_of(GROUP)) =>
@@ -321,7 +322,7 @@ impl Lowering<'_> {
                 .filter(|array| matches!(array, Array::Memory { constant: false, .. }));
             results.push(match memory {
                 Some(memory) => memory.clone(),
-                None if count >= lanes::LEAST && lanes::element(output.dtype).is_some() => {
+                None if count >= self.target.lanes && element(output.dtype).is_some() => {
                     match self.room(count * output.dtype.size()) {
                         Some(room) => room,
                         None => return Ok(None),

@@ -8,8 +8,6 @@
 //!
 //! Cost: that of planning the bodies, and linear in the instructions, which are limited.
 
-use std::ops::Range;
-
 use ferrax_ir::ops::{Scan, While};
 use ferrax_ir::scalar::{ScalarOp, ScalarType};
 use ferrax_ir::tensor::element_count;
@@ -17,33 +15,22 @@ use ferrax_ir::{DType, Op, Program, Result, Tensor, Type, internal_error};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::arrays::{
+    self, Array, MOST_COMPARED, MOST_ELEMENTS, MOST_LANES, Pointer, moved, parts, same_memory,
+};
 use super::build::Builder;
-use super::lanes::{self, Work};
-use super::{Address, GROUP, Id, Native};
-use crate::interpret::tree;
-use crate::kernel::{Accumulator, AccumulatorKind, AxisKind, Launch, Stage};
+use super::course::{Course, Held, Written};
+use super::form::{self, Work};
+use super::{Address, Id, Native};
+use crate::kernel::{Accumulator, AxisKind, Launch, Stage};
 use crate::plan::{Argument, BufferId, Place, Plan, Step};
 use crate::tuning::Target;
 
-/// Instructions of a function, elements of an array that values stand for, and bytes of arrays between loops, at most.
-const MOST_CODE: usize = 1200;
-pub(super) const MOST_ELEMENTS: usize = 64;
+/// Instructions of a function, and bytes of arrays between loops, at most.
+pub(super) const MOST_CODE: usize = 1200;
 const MOST_SCRATCH: usize = 32 << 10;
 /// Bytes between arrays of scratch memory, where groups of lanes may begin and end.
 const GAP: usize = 128;
-/// Elements among which a computed index chooses by comparing.
-pub(super) const MOST_COMPARED: usize = 8;
-
-/// What an entry of a function's table points to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pointer {
-    /// An operand of the op, or a result.
-    Input(usize),
-    Output(usize),
-    /// Elements of a constant.
-    Constant(usize),
-    Scratch,
-}
 
 /// A loop as one function.
 #[derive(Debug)]
@@ -56,15 +43,6 @@ pub struct Function {
     /// Operands that are copied to results, with their bytes: before the function runs, and after it.
     pub before: Vec<(usize, usize, usize)>,
     pub after: Vec<(usize, usize, usize)>,
-}
-
-/// Where the elements of an array are.
-#[derive(Clone, Debug)]
-pub(super) enum Array {
-    /// Values: of complex numbers two each.
-    Values(Vec<Id>),
-    /// Memory. `constant` says that nothing writes it while the function runs.
-    Memory { at: Address, constant: bool },
 }
 
 /// A scan as one function, if it is small.
@@ -111,7 +89,7 @@ pub fn while_loop(
 fn small(program: &Program) -> bool {
     let few = |ty: &Type| {
         let sizes = ty.as_array().and_then(|array| array.sizes());
-        sizes.is_some_and(|sizes| element_count(&sizes) <= lanes::MOST)
+        sizes.is_some_and(|sizes| element_count(&sizes) <= MOST_LANES)
     };
     program.equations.len() <= MOST_CODE / 4
         && program.equations.iter().all(|equation| {
@@ -126,53 +104,6 @@ fn small(program: &Program) -> bool {
         })
 }
 
-/// The registers of an element: a type for all parts; none of dtypes that are converted when they are read or written.
-pub(super) fn parts(dtype: DType) -> Option<(ScalarType, usize)> {
-    let parts = if matches!(dtype, DType::C64 | DType::C128) { 2 } else { 1 };
-    let real = if parts == 2 { dtype.real() } else { dtype };
-    ScalarType::of(real).ok().filter(|ty| ty.dtype() == real).map(|ty| (ty, parts))
-}
-
-/// Values of what the buffers of a plan hold.
-enum Held {
-    Nothing,
-    Array(Array),
-    /// With the type of the elements; those that were not written are none.
-    Written(ScalarType, Vec<Option<Id>>),
-    Parts(Parts),
-}
-
-/// What a store of a launch in lanes writes: this range of a buffer's elements, to an array, or beside it first.
-struct Written {
-    buffer: BufferId,
-    dtype: DType,
-    range: Range<usize>,
-    array: Array,
-    beside: Option<Array>,
-}
-
-impl Written {
-    /// Where lanes go to.
-    fn begins(&self) -> Array {
-        self.beside.as_ref().unwrap_or(&self.array).clone()
-    }
-}
-
-/// An array in memory of which parts are written.
-struct Parts {
-    array: Array,
-    written: Vec<bool>,
-    left: usize,
-}
-
-impl Parts {
-    fn note(&mut self, range: Range<usize>) {
-        for written in &mut self.written[range] {
-            self.left -= usize::from(!std::mem::replace(written, true));
-        }
-    }
-}
-
 pub(super) struct Lowering<'a> {
     pub build: Builder,
     pub target: &'a Target,
@@ -185,46 +116,6 @@ pub(super) struct Lowering<'a> {
     pub rooms: FxHashMap<u32, Array>,
     pub lasting: FxHashMap<(u32, i32), Array>,
     pub of_folds: Option<Array>,
-}
-
-/// A plan while it is gone through.
-struct Course<'a> {
-    body: &'a Plan,
-    held: Vec<Held>,
-    /// The last step that needs each buffer.
-    last: Vec<usize>,
-    /// Where buffers should be at the end.
-    wanted: &'a [(BufferId, Array)],
-}
-
-impl Course<'_> {
-    fn array(&self, buffer: BufferId) -> Option<Array> {
-        match &self.held[buffer.0 as usize] {
-            Held::Nothing => None,
-            Held::Array(array) => Some(array.clone()),
-            Held::Parts(parts) => (parts.left == 0).then(|| parts.array.clone()),
-            Held::Written(_, values) => {
-                values.iter().copied().collect::<Option<Vec<Id>>>().map(Array::Values)
-            }
-        }
-    }
-
-    /// Where the result of a kernel should be, if nothing that is needed later is there, and the kernel itself reads of it
-    /// no more than what it writes at once.
-    fn place(&self, step: usize, launch: &Launch, operands: &[BufferId]) -> Option<Array> {
-        let [store] = &*launch.kernel.stores else { return None };
-        let buffer = operands[store.operand as usize];
-        let (_, memory) = self.wanted.iter().find(|(wanted, _)| *wanted == buffer)?;
-        let there = |held: &Held| match held {
-            Held::Array(array) | Held::Parts(Parts { array, .. }) => same_memory(array, memory),
-            _ => false,
-        };
-        let needed = self.held.iter().zip(&self.last).any(|(held, &last)| last > step && there(held));
-        let read = launch.kernel.loads.iter().zip(&launch.loads).any(|(load, view)| {
-            there(&self.held[operands[load.operand as usize].0 as usize]) && *view != launch.stores[0]
-        });
-        (!needed && !read).then(|| memory.clone())
-    }
 }
 
 impl<'a> Lowering<'a> {
@@ -528,7 +419,7 @@ impl<'a> Lowering<'a> {
         let (parallel, reduced) = (over(AxisKind::Parallel), over(AxisKind::Reduction));
         // The order of the terms is the schedule's where several axes are reduced.
         let ordered = reduced.iter().filter(|&&axis| launch.extents[axis] > 1).count() <= 1;
-        let form = lanes::form(launch);
+        let form = form::form(launch, self.target.lanes);
         if (work > 4 * MOST_CODE && form.is_none()) || (trees && !ordered) {
             return Ok(None);
         }
@@ -599,7 +490,7 @@ impl<'a> Lowering<'a> {
             let (dtype, buffer) = (kernel.operands[operand].dtype, operands[operand]);
             let Some((ty, parts)) = parts(dtype) else { return Ok(None) };
             let count = counts[operand];
-            let is_large = count > MOST_ELEMENTS && lanes::element(dtype).is_some() && count <= lanes::MOST;
+            let is_large = count > MOST_ELEMENTS && arrays::element(dtype).is_some() && count <= MOST_LANES;
             if is_large || matches!(course.held[buffer.0 as usize], Held::Parts(_)) {
                 let Some(parts) = self.parts_of(course, buffer, dtype, count) else { return Ok(None) };
                 let array = parts.array.clone();
@@ -634,95 +525,6 @@ impl<'a> Lowering<'a> {
             }
         }
         Ok(Some(()))
-    }
-
-    /// Where a store of a step writes its array.
-    fn result(
-        &mut self,
-        (step, work, operands): (usize, &Work<'_>, &[BufferId]),
-        (store, range): (usize, Range<usize>),
-        course: &mut Course<'_>,
-    ) -> Option<Written> {
-        let Work { launch, form, counts, .. } = *work;
-        let operand = launch.kernel.stores[store].operand as usize;
-        let (dtype, buffer, count) =
-            (launch.kernel.operands[operand].dtype, operands[operand], counts[operand]);
-        let whole = range == (0..count);
-        if whole {
-            // The last group of lanes ends in the next ones, or behind the array.
-            let exact = form.lanes.is_multiple_of(GROUP);
-            let place = course.place(step, launch, operands).filter(|place| match place {
-                Array::Memory { at, .. } => exact || (self.is_own(at) && form.lanes == count),
-                Array::Values(_) => false,
-            });
-            let array = place.or_else(|| self.room(count * dtype.size()))?;
-            return Some(Written { buffer, dtype, range, array, beside: None });
-        }
-        let parts = self.parts_of(course, buffer, dtype, count)?;
-        let array = parts.array.clone();
-        let end = count.min(range.start + range.len().next_multiple_of(GROUP));
-        if !parts.written[range.end..end].contains(&true) {
-            return Some(Written { buffer, dtype, range, array, beside: None });
-        }
-        // What is there already is not to be written over.
-        let bytes = range.len() * dtype.size();
-        let Some(Array::Memory { at, constant }) = self.room(bytes) else { return None };
-        let at = moved(at, -((range.start * dtype.size()) as i64))?;
-        Some(Written { buffer, dtype, range, array, beside: Some(Array::Memory { at, constant }) })
-    }
-
-    /// Notes what a launch has written, and puts it where it belongs.
-    fn note(&mut self, written: &[Written], course: &mut Course<'_>) -> Result<Option<()>> {
-        for Written { buffer, dtype, range, array, beside } in written {
-            if let Some(beside) = beside {
-                let first = (range.start * dtype.size()) as i64;
-                let at = |array: &Array| match array {
-                    Array::Memory { at, constant } => {
-                        moved(*at, first).map(|at| Array::Memory { at, constant: *constant })
-                    }
-                    Array::Values(_) => None,
-                };
-                let (Some(from), Some(to)) = (at(beside), at(array)) else { return Ok(None) };
-                if self.copy_exactly(&from, &to, *dtype, range.len())?.is_none() {
-                    return Ok(None);
-                }
-            }
-            match &mut course.held[buffer.0 as usize] {
-                Held::Parts(parts) if same_memory(&parts.array, array) => parts.note(range.clone()),
-                held => *held = Held::Array(array.clone()),
-            }
-        }
-        Ok(Some(()))
-    }
-
-    /// The parts of a buffer that are written.
-    fn parts_of<'c>(
-        &mut self,
-        course: &'c mut Course<'_>,
-        buffer: BufferId,
-        dtype: DType,
-        count: usize,
-    ) -> Option<&'c mut Parts> {
-        let held = &mut course.held[buffer.0 as usize];
-        if !matches!(held, Held::Parts(parts) if parts.left > 0) {
-            let array = self.room(count * dtype.size())?;
-            let mut parts = Parts { array, written: vec![false; count], left: count };
-            if let Held::Written(_, values) = held
-                && values.len() == count
-            {
-                for (element, value) in values.iter().enumerate() {
-                    if let Some(value) = *value {
-                        self.write_part(value, &parts.array, element)?;
-                        parts.note(element..element + 1);
-                    }
-                }
-            }
-            *held = Held::Parts(parts);
-        }
-        match held {
-            Held::Parts(parts) => Some(parts),
-            _ => None,
-        }
     }
 
     /// The accumulators of a launch at an index of its parallel loops, term by term, and what its main stage writes.
@@ -862,49 +664,6 @@ impl<'a> Lowering<'a> {
         }
         Ok(self.read(&memory, dtype, element, part))
     }
-
-    /// What becomes of an accumulator's terms, in the order that the kernel IR says.
-    pub fn fold(&mut self, accumulator: &Accumulator, terms: &[Id]) -> Result<Option<Id>> {
-        let ty = accumulator.ty;
-        let Some((op, identity)) = operation(accumulator.kind) else {
-            return self.first(accumulator.kind == AccumulatorKind::ArgMax, ty, terms);
-        };
-        let identity = identity.map(|identity| self.identity(ty, identity));
-        let build = std::cell::RefCell::new(&mut self.build);
-        let combine = |a: Id, b: Id| build.borrow_mut().compute(op, ty, &[a, b]);
-        if let Some(identity) = identity {
-            return tree(terms, identity, &combine).map(Some);
-        }
-        let Some((&first, rest)) = terms.split_first() else { return Ok(None) };
-        rest.iter().try_fold(first, |a, &b| combine(a, b)).map(Some)
-    }
-
-    pub fn identity(&mut self, ty: ScalarType, identity: f64) -> Id {
-        let bits = ferrax_ir::Scalar::from_f64(ty.dtype(), identity).bits() as u64;
-        self.build.constant(ty, bits)
-    }
-
-    /// The number of the first of the greatest terms, or of the least; NaN counts as both.
-    fn first(&mut self, greatest: bool, ty: ScalarType, terms: &[Id]) -> Result<Option<Id>> {
-        let Some((&first, rest)) = terms.split_first() else { return Ok(None) };
-        let bool = ScalarType::Bool;
-        let (mut best, mut place) = (first, self.build.int(0));
-        for (number, &term) in (1..).zip(rest) {
-            let pair = if greatest { [best, term] } else { [term, best] };
-            let mut better = self.build.compute(ScalarOp::Lt, bool, &pair)?;
-            if ty.is_float() {
-                let [no_best, no_term] = [best, term].map(|id| [id, id]);
-                let is_nan = self.build.compute(ScalarOp::Ne, bool, &no_term)?;
-                let number = self.build.compute(ScalarOp::Eq, bool, &no_best)?;
-                let either = self.build.compute(ScalarOp::Or, bool, &[better, is_nan])?;
-                better = self.build.compute(ScalarOp::And, bool, &[number, either])?;
-            }
-            let number = self.build.int(number);
-            best = self.build.compute(ScalarOp::Select, ty, &[better, term, best])?;
-            place = self.build.compute(ScalarOp::Select, ScalarType::I64, &[better, number, place])?;
-        }
-        Ok(Some(place))
-    }
 }
 
 /// What a store writes.
@@ -923,24 +682,6 @@ struct Point<'a> {
     folded: &'a [Id],
 }
 
-/// The operation of an accumulator, and what a tree of it begins with; none of those that number their terms.
-pub(super) fn operation(kind: AccumulatorKind) -> Option<(ScalarOp, Option<f64>)> {
-    Some(match kind {
-        AccumulatorKind::Sum => (ScalarOp::Add, Some(0.0)),
-        AccumulatorKind::Prod => (ScalarOp::Mul, Some(1.0)),
-        AccumulatorKind::Max => (ScalarOp::Max, None),
-        AccumulatorKind::Min => (ScalarOp::Min, None),
-        AccumulatorKind::And => (ScalarOp::And, None),
-        AccumulatorKind::Or => (ScalarOp::Or, None),
-        AccumulatorKind::Xor => (ScalarOp::Xor, None),
-        AccumulatorKind::ArgMax | AccumulatorKind::ArgMin => return None,
-    })
-}
-
-pub(super) fn same_memory(a: &Array, b: &Array) -> bool {
-    matches!((a, b), (Array::Memory { at: a, .. }, Array::Memory { at: b, .. }) if a == b)
-}
-
 /// Whether what a step of a plan writes may lie where an operand of it is.
 fn in_place(body: &Plan, operand: &Argument, result: &Argument) -> bool {
     let place = |argument: &Argument| body.buffers[argument.buffer.0 as usize].place;
@@ -949,11 +690,6 @@ fn in_place(body: &Plan, operand: &Argument, result: &Argument) -> bool {
             (Place::Input(input), Place::Fresh(fresh)) => body.donations.contains(&(input, fresh)),
             _ => false,
         }
-}
-
-pub(super) fn moved(at: Address, bytes: i64) -> Option<Address> {
-    let offset = i32::try_from(bytes).ok().and_then(|bytes| at.offset.checked_add(bytes))?;
-    Some(Address { offset, ..at })
 }
 
 /// Notes what the stores of a stage write at an index.

@@ -16,7 +16,11 @@
 //!
 //! Addresses are of the function's table of pointers, at a distance in bytes that values and constants say.
 
+mod arrays;
 mod build;
+mod course;
+mod folds;
+mod form;
 mod interpret;
 mod lanes;
 mod loops;
@@ -31,8 +35,9 @@ use smallvec::SmallVec;
 
 use crate::chain::{Chain, arguments};
 
+pub use self::arrays::Pointer;
 pub use self::interpret::interpret;
-pub use self::lower::{Function, Pointer, scan, while_loop};
+pub use self::lower::{Function, scan, while_loop};
 
 /// A value, by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]

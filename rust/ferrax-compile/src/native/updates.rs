@@ -6,7 +6,8 @@ use ferrax_ir::scalar::{ScalarOp, ScalarType};
 use ferrax_ir::tensor::element_count;
 use smallvec::SmallVec;
 
-use super::lower::{Array, Lowering, MOST_ELEMENTS, parts};
+use super::arrays::{Array, MOST_ELEMENTS, parts};
+use super::lower::Lowering;
 use super::{Code, Id};
 use crate::index::row_major;
 use crate::plan::Argument;
