@@ -170,6 +170,22 @@ def table(S, n):
     return S.lax.fori_loop(0, 20, step, start)
 
 
+def stacked(S, n):
+    """Rows of an array that one kernel writes."""
+    def step(i, c):
+        return S.jnp.stack([c[1] * 0.9, c[0] + 0.1, -c[3], c[2] * c[0]]) * 0.9
+
+    return S.lax.fori_loop(0, 20, step, vector(4 * (n // 4)).reshape(4, n // 4))
+
+
+def joined(S, n):
+    """Parts of an array, the last ones first."""
+    def step(i, c):
+        return S.jnp.concatenate([c[n // 2:] * 0.9, c[3:n // 2] + 0.01, S.jnp.flip(c[:3])])
+
+    return S.lax.fori_loop(0, 20, step, vector(n))
+
+
 def updated(S, n):
     def step(i, c):
         return (c * 0.99).at[i % n].set(1.0).at[(3 * i) % n].add(c[0])
@@ -187,7 +203,7 @@ def derivative(S, n):
 PROGRAMS = {
     f.__name__: f
     for f in (affine, functions, doubles, integers, truths, normalised, sums, whole_sums, softmax, rolled, heat, padded, counted,
-              swapped, kept, gone_through, nested, chosen, until, table, updated, derivative)
+              swapped, kept, gone_through, nested, chosen, until, table, stacked, joined, updated, derivative)
 }
 # These are loops of vectors in machine code, whatever else is.
 EXPECTED = {"affine", "functions", "doubles", "integers", "truths", "normalised", "sums", "rolled", "counted", "swapped",

@@ -378,11 +378,12 @@ impl Lowering<'_> {
         self.pointers[at.pointer as usize] == Pointer::Scratch
     }
 
-    /// Where a store of a step writes its array.
+    /// Where a store of a step writes its array, of which others of that step may write parts too.
     pub fn result(
         &mut self,
         (step, work, operands): (usize, &Work<'_>, &[BufferId]),
         (store, range): (usize, Range<usize>),
+        earlier: &[Written],
         course: &mut Course<'_>,
     ) -> Option<Written> {
         let Work { launch, form, counts, .. } = *work;
@@ -403,10 +404,11 @@ impl Lowering<'_> {
         let parts = self.parts_of(course, buffer, dtype, count)?;
         let array = parts.array.clone();
         let end = count.min(range.start + range.len().next_multiple_of(GROUP));
-        if !parts.written[range.end..end].contains(&true) {
+        let shared = earlier.iter().any(|other| other.buffer == buffer);
+        if !shared && !parts.written[range.end..end].contains(&true) {
             return Some(Written { buffer, dtype, range, array, beside: None });
         }
-        // What is there already is not to be written over.
+        // What is there already, or is written by the launch too, is not to be written over.
         let bytes = range.len() * dtype.size();
         let Some(Array::Memory { at, constant }) = self.room(bytes) else { return None };
         let at = moved(at, -((range.start * dtype.size()) as i64))?;

@@ -445,9 +445,9 @@ impl<'a> Lowering<'a> {
         let of_lanes = match &lanes {
             Some(work) => {
                 let Some(ranges) = work.written() else { return Ok(None) };
-                let mut written = Vec::with_capacity(ranges.len());
+                let mut written: Vec<Written> = Vec::with_capacity(ranges.len());
                 for range in ranges {
-                    match self.result((step, work, operands), range, course) {
+                    match self.result((step, work, operands), range, &written, course) {
                         Some(result) => written.push(result),
                         None => return Ok(None),
                     }
