@@ -319,8 +319,8 @@ ROWS = [
     _quick("an array that is filled one by one, for each of 100,000 elements", "ns", None, _filled, per=STEPS),
     _quick("3×3 matrix by a vector, for each of 100,000 steps", "ns", None, _small_product, per=STEPS),
     *[
-        _quick(f"a vector of {name}, for each of 100,000 steps", "ns", None, functools.partial(_vector, body=body, count=count),
-               per=STEPS)
+        _quick(f"a vector of {name}, for each of 100,000 steps", "ns", None,
+               functools.partial(_vector, body=body, count=count), per=STEPS)
         for name, (body, count) in VECTORS.items()
     ],
     _quick("RNN of 64 units, 1,000 steps", "ms", None, lambda lib: _rnn(lib, False), others=_t_rnn(False),
