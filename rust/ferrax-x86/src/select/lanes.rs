@@ -4,12 +4,12 @@
 //! computed is added before, on the stack. Single values are put to all lanes of a place on the stack. The chain takes all
 //! vector registers: scalars that live on are saved around it.
 
-use ferrax_compile::native::{Address, Lane};
+use ferrax_compile::native::{Address, Id, Lane};
 use ferrax_ir::Result;
 use smallvec::SmallVec;
 
 use super::{Place, STORE, Select, X0};
-use crate::encode::{Alu, Length, Map, Masked, Mem, Opcode, Prefix, RAX, RCX, RSP, Rm, Width};
+use crate::encode::{Alu, Gpr, Length, Map, Masked, Mem, Opcode, Prefix, RAX, RCX, RSP, Rm, Width};
 use crate::vector::{At, SLOT, Within, emit_within};
 
 impl Select<'_> {
@@ -65,7 +65,7 @@ impl Select<'_> {
     }
 
     /// Where a pointer of the table is.
-    fn pointer(&self, pointer: u32) -> Rm<crate::encode::Gpr> {
+    fn pointer(&self, pointer: u32) -> Rm<Gpr> {
         match self.allocation.places[self.uses.native.types.len() + pointer as usize] {
             Place::Integer(register) => register.into(),
             Place::Slot(slot) => self.slot(slot).into(),
@@ -74,7 +74,7 @@ impl Select<'_> {
     }
 
     /// Puts a value to all lanes of a slot.
-    fn splat(&mut self, id: ferrax_compile::native::Id, to: Mem) {
+    fn splat(&mut self, id: Id, to: Mem) {
         let ty = self.type_of(id);
         let wide = ty.size() == 8;
         if ty.is_float() {
