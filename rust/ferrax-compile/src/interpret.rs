@@ -155,9 +155,9 @@ impl Pair {
     }
 }
 
-fn fold(accumulator: &Accumulator, terms: Vec<Scalar>) -> Result<Scalar> {
-    let ty = accumulator.ty;
-    let (op, identity) = match accumulator.kind {
+/// The operation of an accumulator, and what a tree of it begins with; none of those that number their terms.
+pub fn operation(kind: AccumulatorKind) -> Option<(ScalarOp, Option<f64>)> {
+    Some(match kind {
         AccumulatorKind::Sum => (ScalarOp::Add, Some(0.0)),
         AccumulatorKind::Prod => (ScalarOp::Mul, Some(1.0)),
         AccumulatorKind::Max => (ScalarOp::Max, None),
@@ -165,8 +165,13 @@ fn fold(accumulator: &Accumulator, terms: Vec<Scalar>) -> Result<Scalar> {
         AccumulatorKind::And => (ScalarOp::And, None),
         AccumulatorKind::Or => (ScalarOp::Or, None),
         AccumulatorKind::Xor => (ScalarOp::Xor, None),
-        AccumulatorKind::ArgMax | AccumulatorKind::ArgMin => return first(accumulator, &terms),
-    };
+        AccumulatorKind::ArgMax | AccumulatorKind::ArgMin => return None,
+    })
+}
+
+fn fold(accumulator: &Accumulator, terms: Vec<Scalar>) -> Result<Scalar> {
+    let ty = accumulator.ty;
+    let Some((op, identity)) = operation(accumulator.kind) else { return first(accumulator, &terms) };
     let pair = Pair::new(op, ty);
     if let Some(identity) = identity {
         return tree(&terms, Scalar::from_f64(ty.dtype(), identity), &|a, b| pair.of(a, b));

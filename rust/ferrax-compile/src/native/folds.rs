@@ -7,12 +7,12 @@ use ferrax_ir::{Result, Scalar};
 use smallvec::SmallVec;
 
 use super::arrays::{Array, moved};
-use super::form::{Work, operation};
+use super::form::Work;
 use super::lanes::Draft;
 use super::lower::Lowering;
 use super::{Address, Id};
 use crate::index::View;
-use crate::interpret::{BLOCK, LANES, counted, tree};
+use crate::interpret::{BLOCK, LANES, counted, operation, tree};
 use crate::kernel::{Accumulator, AccumulatorKind, Kernel};
 
 impl Lowering<'_> {

@@ -12,7 +12,8 @@ use super::GROUP;
 use super::arrays::{Array, MOST_LANES, element};
 use crate::chain::computes;
 use crate::index::View;
-use crate::kernel::{Accumulator, AccumulatorKind, AxisKind, Kernel, Launch, Stage, registers};
+use crate::interpret::operation;
+use crate::kernel::{Accumulator, AxisKind, Kernel, Launch, Stage, registers};
 
 /// How a launch goes through lanes.
 pub(super) struct Form {
@@ -215,18 +216,4 @@ impl Work<'_> {
         }
         segments
     }
-}
-
-/// The operation of an accumulator, and what a tree of it begins with; none of those that number their terms.
-pub(super) fn operation(kind: AccumulatorKind) -> Option<(ScalarOp, Option<f64>)> {
-    Some(match kind {
-        AccumulatorKind::Sum => (ScalarOp::Add, Some(0.0)),
-        AccumulatorKind::Prod => (ScalarOp::Mul, Some(1.0)),
-        AccumulatorKind::Max => (ScalarOp::Max, None),
-        AccumulatorKind::Min => (ScalarOp::Min, None),
-        AccumulatorKind::And => (ScalarOp::And, None),
-        AccumulatorKind::Or => (ScalarOp::Or, None),
-        AccumulatorKind::Xor => (ScalarOp::Xor, None),
-        AccumulatorKind::ArgMax | AccumulatorKind::ArgMin => return None,
-    })
 }
