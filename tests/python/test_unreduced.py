@@ -179,8 +179,8 @@ def test_what_varies_beside_a_sum_is_refused():
             reduced_and_terms(mixed)(X)
 
 
-def test_what_is_the_same_beside_what_is_reduced():
-    """It is taken for reduced: its cotangent is the sum that reduced values have yet to make."""
+def test_numbers_that_are_the_same_beside_what_is_reduced():
+    """They are taken for reduced: their cotangents are the sums that reduced values have yet to make."""
     mesh = ferrax.make_mesh((2,), ("x",))
 
     def body(x, w, v):
@@ -189,7 +189,7 @@ def test_what_is_the_same_beside_what_is_reduced():
 
     spec = PartitionSpec("x"), PartitionSpec(), PartitionSpec()
     f = ferrax.shard_map(body, mesh=mesh, in_specs=spec, out_specs=PartitionSpec("x"))
-    w, v = jnp.arange(4.0) + 1, jnp.arange(4.0) - 2
+    w, v = jnp.arange(4.0) + 1, jnp.float32(-1.5)
     slopes = ferrax.jit(ferrax.grad(lambda *args: (f(*args) ** 2).sum(), argnums=(0, 1, 2)))(X, w, v)
     expected = ferrax.grad(lambda x, w, v: ((x * w * v) ** 2).sum(), argnums=(0, 1, 2))(jnp.asarray(X), w, v)
     for got, wanted in zip(slopes, expected):
@@ -232,3 +232,141 @@ def test_without_checks_a_sum_is_whole_on_the_first_device():
         slope = ferrax.jit(ferrax.grad(lambda y: g(y).sum()))(y)
         assert slope.sharding.spec.reduced == {"x"}
         np.testing.assert_array_equal(slope, np.ones((4, 4)))
+
+
+def held(x):
+    spec = x.sharding.spec
+    return repr((tuple(spec.partitions), sorted(spec.unreduced))), [np.asarray(shard.data) for shard in x.addressable_shards]
+
+
+# How an array is divided over a mesh of 2 × 2 × 2 devices, and a sum over devices that is made of it.
+SUMS = (
+    (("x",), (None,), {"x"}),
+    (("x",), ("y",), {"x"}),
+    (("y",), (), {"x"}),
+    (("y",), ("y",), {"x"}),
+    ((), ("y",), {"x"}),
+    (("x",), (), {"x", "y"}),
+    ((("x", "y"),), ("y",), {"x"}),
+    ((("x", "y"),), ("x",), {"y"}),
+    ((("y", "x"),), ("y",), {"x"}),
+    ((("x", "y"),), (), {"x", "y"}),
+    ((("x", "y"),), (), {"x"}),
+    ((("x", "y"),), ("z",), {"x", "y"}),
+    ((("x", "y", "z"),), ("x",), {"z"}),
+    ((("x", "y", "z"),), ("x",), {"y", "z"}),
+    ((("y", "x", "z"),), (), {"x", "y", "z"}),
+    (("x", "y"), (None, "y"), {"x"}),
+    (("x", "y"), ("y", None), {"x"}),
+    (("x", "y"), ("z", None), {"x", "y"}),
+    (("x", "y"), (None, "z"), {"x", "y"}),
+    (("y", ("x", "z")), (None, "x"), {"z"}),
+)
+
+
+@same
+def test_terms_of_divided_arrays(S):
+    """Each device keeps its tile where an array is divided as before but for the axes of the sum; else the first has all."""
+    P, found = S.jax.P, []
+    with S.jax.set_mesh(explicit(S, (2, 2, 2), ("x", "y", "z"))):
+        for before, after, summed in SUMS:
+            x, where = S.jax.device_put(X + 1, P(*before)), P(*after, unreduced=summed)
+            out = S.jax.device_put(x, where)
+            assert out.sharding.spec == where
+            found.append(held(out)[1])
+            for made in (
+                S.jax.reshard(x, where),
+                S.jax.jit(lambda x: x, out_shardings=where)(x),
+                S.jax.jit(lambda x, where=where: S.jax.reshard(2 * x, where))(x),
+            ):
+                found.append(held(made)[1])
+    return found
+
+
+@same
+def test_terms_of_sums_that_go_elsewhere(S):
+    P, found = S.jax.P, []
+    with S.jax.set_mesh(explicit(S, (2, 2, 2), ("x", "y", "z"))):
+        x = S.jax.device_put(X[:, 0] + 1, P(("y", "x")))
+        terms = S.jax.device_put(x, P("y", unreduced={"x"}))
+        for spec in (
+            P("y", unreduced={"x"}),
+            P("z", unreduced={"x"}),
+            P(None, unreduced={"x"}),
+            P(None, unreduced={"x", "y"}),
+        ):
+            found.append(held(S.jax.device_put(terms, spec)))
+            found.append(held(S.jax.reshard(terms, spec)))
+            found.append(held(S.jax.jit(lambda x, spec=spec: S.jax.reshard(x, spec))(terms)))
+        for f in lambda x: x, lambda x: x.reshape(x.shape), lambda x: S.jax.jit(lambda x: x)(x):
+            found.append(held(S.jax.jit(f)(terms)))
+        found += [held(terms.copy()), np.asarray(S.jax.reshard(terms + terms, P()))]
+        # Infinite and other elements are not those of the devices that hold no part of them.
+        x = S.jax.device_put(np.array([1, np.nan, np.inf, -np.inf], np.float32), P("x"))
+        found += [held(S.jax.reshard(x, P(None, unreduced=names))) for names in ({"x"}, {"y"})]
+        found.append(held(S.jax.device_put(S.jax.device_put(np.float32(3), P()), P(unreduced={"z"}))))
+    return found
+
+
+@same
+def test_terms_of_cotangents_of_what_is_reduced(S):
+    P, found = S.jax.P, []
+
+    def slopes(before, after):
+        x = S.jax.device_put(X + 1, before)
+        moved = lambda x: S.jax.reshard(x, after)  # noqa: E731
+        for f in (
+            lambda x: moved(x).sum(),
+            lambda x: (moved(x) ** 2).sum(),
+            lambda x: S.jax.jit(moved)(x).sum(),
+            lambda x: S.jax.jit(lambda x: (3 * moved(x)).sum())(x),
+            lambda x: S.jax.checkpoint(lambda x: (moved(x) ** 3).sum())(x),
+        ):
+            slope = S.jax.jit(S.jax.grad(f))(x)
+            found.append((held(slope), np.asarray(S.jax.reshard(slope, P()))))
+
+    with S.jax.set_mesh(explicit(S)):
+        slopes(P(None, reduced={"x"}), P("x"))
+        slopes(P("x", None, reduced={"y"}), P("x", "y"))
+        slopes(P("y", reduced={"x"}), P(("y", "x")))
+        slopes(P(None, reduced={"x", "y"}), P("x", "y"))
+    return found
+
+
+@same
+def test_arrays_made_of_terms_are_their_sum(S):
+    P, found = S.jax.P, []
+    with S.jax.set_mesh(explicit(S)):
+        for spec, where in (
+            (P("x"), P(unreduced={"x"})),
+            (P(("y", "x")), P("y", unreduced={"x"})),
+            (P("x", "y"), P(unreduced={"x", "y"})),
+        ):
+            out = S.jax.device_put(S.jax.device_put(X + 1, spec), where)
+            for more in 0, 1:
+                parts = [S.jax.device_put(np.asarray(x.data) + more, x.device) for x in out.addressable_shards]
+                again = S.jax.make_array_from_single_device_arrays(out.shape, out.sharding, parts)
+                found.append(np.asarray(S.jax.reshard(again, P())))
+    return found
+
+
+def test_terms_are_no_part_of_types():
+    """Arrays that differ by the terms of devices alone are of one sharding and of one type."""
+    P = PartitionSpec
+    with ferrax.set_mesh(ferrax.make_mesh((2,), ("x",), axis_types=(ferrax.sharding.AxisType.Explicit,))):
+        where = P(None, unreduced={"x"})
+        cut, whole = (ferrax.device_put(ferrax.device_put(X, spec), where) for spec in (P("x"), P()))
+        assert not np.array_equal(cut.addressable_shards[0].data, whole.addressable_shards[0].data)
+        assert cut.sharding == whole.sharding and ferrax.typeof(cut) == ferrax.typeof(whole)
+        assert ferrax.device_put(cut, where) is cut and ferrax.device_put(cut, cut.sharding) is cut
+        f = ferrax.jit(lambda x, y: ferrax.reshard(x + y, P()))
+        compiled = f.lower(whole, whole).compile()
+        for x in (cut, whole):
+            np.testing.assert_array_equal(f(x, whole), X + X)
+            np.testing.assert_array_equal(compiled(x, whole), X + X)
+            np.testing.assert_array_equal(ferrax.lax.cond(True, lambda x: x, lambda x: x + x, x), X)
+            np.testing.assert_array_equal(ferrax.lax.fori_loop(0, 2, lambda _, x: x + whole, x), 3 * X)
+            g = ferrax.shard_map(lambda x: lax.psum(x, "x"), in_specs=where, out_specs=P())
+            np.testing.assert_array_equal(ferrax.jit(g)(x), X)
+            placed = ferrax.jit(lambda x: x, in_shardings=where, out_shardings=where)(x)
+            np.testing.assert_array_equal(placed.addressable_shards[1].data, x.addressable_shards[1].data)

@@ -36,6 +36,7 @@ impl Builder {
                 equations: Vec::new(),
                 outputs: Vec::new(),
                 effects: Default::default(),
+                donated: Vec::new(),
             },
             source: Source::UNKNOWN,
         }

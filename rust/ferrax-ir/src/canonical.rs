@@ -51,5 +51,14 @@ fn renumber(program: &Program, done: &mut FxHashMap<usize, Arc<Program>>) -> Pro
     }
     let outputs = program.outputs.iter().map(|atom| rename(&map, atom)).collect();
     let effects = program.effects.clone();
-    Program { name: program.name.clone(), types, inputs, constants, equations, outputs, effects }
+    Program {
+        name: program.name.clone(),
+        types,
+        inputs,
+        constants,
+        equations,
+        outputs,
+        effects,
+        donated: Vec::new(),
+    }
 }

@@ -58,7 +58,7 @@ fn address(program: &Program) -> usize {
 impl PartialEq for Program {
     fn eq(&self, other: &Program) -> bool {
         // Exhaustive: a new field must be compared too.
-        let Program { name, types, inputs, constants, equations, outputs, effects } = self;
+        let Program { name, types, inputs, constants, equations, outputs, effects, donated } = self;
         if std::ptr::eq(self, other) {
             return true;
         }
@@ -72,6 +72,7 @@ impl PartialEq for Program {
             && *inputs == other.inputs
             && *outputs == other.outputs
             && *effects == other.effects
+            && *donated == other.donated
             && *equations == other.equations
             && *constants == other.constants;
         if equal {

@@ -116,6 +116,9 @@ pub struct Program {
     pub equations: Vec<Equation>,
     pub outputs: Vec<Atom>,
     pub effects: Effects,
+    /// Whether the caller that was traced gives each of the first inputs up (`jit(donate_argnums=...)`); empty for none. What is
+    /// made of a program has no such callers.
+    pub donated: Vec<bool>,
 }
 
 impl Program {

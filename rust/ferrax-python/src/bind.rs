@@ -238,6 +238,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         dtypes::register_float0,
         dtypes::register_key_dtype,
         placement::place_of,
+        placement::places_of_meshes,
+        placement::set_place_in_types,
         placement::set_default_place,
         devices::device_usage,
         devices::device_begin_profile,

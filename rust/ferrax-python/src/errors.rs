@@ -17,11 +17,7 @@ use crate::{interrupt, source};
 
 /// The Python exception for an IR error; names the user's line where one is known.
 pub fn to_py(py: Python<'_>, error: Error) -> PyErr {
-    let at = source::current(py).line();
-    let text = |message: String| match &at {
-        Some(line) if !message.ends_with(&format!("at {line}")) => format!("{message}\n  at {line}"),
-        _ => message,
-    };
+    let text = |message: String| with_line(py, message);
     match error {
         Error::Type(message) => PyTypeError::new_err(text(message)),
         Error::Value(message) | Error::Parse(message) => PyValueError::new_err(text(message)),
@@ -33,6 +29,14 @@ pub fn to_py(py: Python<'_>, error: Error) -> PyErr {
         Error::Memory(message) => PyMemoryError::new_err(message + &largest(py)),
         Error::Device(message) => raise(py, "JaxRuntimeError", (text(message + &largest(py)),)),
         internal @ Error::Internal(_) => PyRuntimeError::new_err(text(internal.to_string())),
+    }
+}
+
+/// The message with the user's line, where one is known and it does not end with it.
+pub fn with_line(py: Python<'_>, message: String) -> String {
+    match source::current(py).line() {
+        Some(line) if !message.ends_with(&format!("at {line}")) => format!("{message}\n  at {line}"),
+        _ => message,
     }
 }
 

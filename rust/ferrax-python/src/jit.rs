@@ -462,6 +462,7 @@ impl JitFunction {
             traced.program.equations.iter_mut().for_each(|equation| equation.source = Source::UNKNOWN);
         }
         let donated = self.donated(py, &key, (arguments, keywords), &traced.program)?;
+        traced.program.donated = donated.clone().unwrap_or_default();
         let lasting = |refs: &Py<PyAny>| refs.bind(py).getattr(intern!(py, "lasting"))?.extract::<bool>();
         let keep = traced.captured.iter().all(|array| array.get().concrete().is_some())
             && traced.refs.as_ref().map_or(Ok(true), lasting)?;

@@ -8,14 +8,14 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 
 use ferrax_compile::DeviceId;
 use ferrax_ir::{Builder, Op, Program, Type};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyNotImplementedError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyList, PyTuple};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -34,8 +34,11 @@ const TYPED: u32 = 1 << 31;
 const SPREADS: u32 = 1 << 30;
 /// The bit of placements that were asked for.
 const COMMITTED: u32 = 1 << 29;
-/// Where the number of a device is: 9 bits. Below is the number among placements.
+/// Where the number of a device is: 9 bits. Below is [`OVER`], and the number among placements.
 const DEVICE: u32 = 20;
+/// The bit of placements of which types have another one: over a mesh without explicit axes, one that stands for the mesh;
+/// of sums over devices that are cut into other terms, the usual one.
+const OVER: u32 = 1 << 19;
 const DEVICES: u32 = 0x1ff << DEVICE;
 /// The device that stands for a default one which there is not.
 pub const MISSING: DeviceId = DeviceId(0x1ff);
@@ -64,8 +67,38 @@ impl Place {
     #[inline]
     pub fn typed(&self) -> u32 {
         let number = self.get();
-        if number & TYPED == 0 { 0 } else { number }
+        match number & (TYPED | OVER) {
+            TYPED => number,
+            OVER | 0 => 0,
+            _ => standing_for(number),
+        }
     }
+
+    /// The number that stands for the mesh of the array's type, where none of its axes is explicit, else 0.
+    #[inline]
+    pub fn over(&self) -> u32 {
+        let number = self.get();
+        if number & (OVER | TYPED) == OVER { standing_for(number) } else { 0 }
+    }
+
+    /// What the array's type has: `typed` or `over`.
+    #[inline]
+    pub fn in_type(&self) -> u32 {
+        self.typed() | self.over()
+    }
+}
+
+/// For placements with the bit `OVER`, which one types have.
+static IN_TYPES: LazyLock<RwLock<FxHashMap<u32, u32>>> = LazyLock::new(RwLock::default);
+
+fn standing_for(number: u32) -> u32 {
+    IN_TYPES.read().unwrap_or_else(PoisonError::into_inner).get(&number).copied().unwrap_or(0)
+}
+
+/// Says which placement types have for another one, before that one is given to any array.
+#[pyfunction]
+pub fn set_place_in_types(number: u32, shown: u32) {
+    IN_TYPES.write().unwrap_or_else(PoisonError::into_inner).insert(number, shown);
 }
 
 /// The number of an operand.
@@ -84,6 +117,33 @@ pub fn typed(operand: &Operand<'_>) -> u32 {
         Operand::Array(array) => array.get().place.typed(),
         Operand::Literal(_) => 0,
     }
+}
+
+/// What the type of an operand has: see [`Place::in_type`].
+#[inline]
+pub fn in_type(operand: &Operand<'_>) -> u32 {
+    match operand {
+        Operand::Array(array) => array.get().place.in_type(),
+        Operand::Literal(_) => 0,
+    }
+}
+
+/// The number that stands for the mesh of what is made of these operands, if none of them has explicit axes in its type.
+#[inline]
+pub fn over(operands: &[Operand<'_>]) -> u32 {
+    let over = |operand: &Operand<'_>| match operand {
+        Operand::Array(array) => array.get().place.over(),
+        Operand::Literal(_) => 0,
+    };
+    operands.iter().map(over).find(|&number| number != 0).unwrap_or(0)
+}
+
+/// The numbers that stand for the meshes of the types of these values, 0 for values without; none if all are 0.
+#[pyfunction]
+pub fn places_of_meshes(values: &Bound<'_, PyList>) -> Vec<u32> {
+    let over = |value: Bound<'_, PyAny>| value.cast::<Array>().map_or(0, |array| array.get().place.over());
+    let found: Vec<u32> = values.iter().map(over).collect();
+    if found.iter().all(|&number| number == 0) { Vec::new() } else { found }
 }
 
 /// Whether an operand was put somewhere.
@@ -115,13 +175,25 @@ pub fn committed(operand: &Operand<'_>) -> Option<DeviceId> {
     (number & COMMITTED != 0).then(|| device_of(number))
 }
 
-/// Errors: ValueError where operands were put by request on different devices, or on the same in another order.
+/// Errors: ValueError where operands were put by request on different devices, or on the same in another order;
+/// NotImplementedError for one that is over several devices though nobody put it there.
 pub fn check_devices(py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<()> {
+    check_committed(operands)?;
     let mut numbers = operands.iter().map(of).filter(|number| number & COMMITTED != 0);
     match numbers.next() {
         Some(first) if !numbers.all(|number| number == first) => clash(py, operands),
         _ => Ok(()),
     }
+}
+
+/// Errors: NotImplementedError for an operand that is over several devices though nobody put it there.
+fn check_committed(operands: &[Operand<'_>]) -> PyResult<()> {
+    if operands.iter().map(of).any(|number| number & (OVER | TYPED | COMMITTED) == OVER) {
+        return Err(PyNotImplementedError::new_err(
+            "an array that is over several devices and not committed is no operand: put it there with ferrax.device_put",
+        ));
+    }
+    Ok(())
 }
 
 #[cold]
@@ -341,6 +413,7 @@ fn alone(py: Python<'_>, op: &Op, operands: &[Type], results: Option<&[Type]>) -
 /// As `place_results`, of an elementwise op whose operands are broadcast.
 #[cold]
 pub fn place_pair(py: Python<'_>, operands: &[Operand<'_>; 2], result: &Py<Array>) -> PyResult<()> {
+    check_committed(operands)?;
     let numbers = numbers(operands);
     let number = match spread(&numbers) {
         Some(number) => number,

@@ -4,11 +4,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use ferrax_compile::DeviceId;
-use ferrax_ir::{ArrayType, Op, Program, Type, Varying, View, ops};
+use ferrax_ir::{ArrayType, Op, Program, Type, Var, Varying, View, ops};
 use ferrax_transform::OutDims;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::array::Array;
@@ -270,6 +271,26 @@ impl PyProgram {
     #[getter]
     fn out_types<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
         self.program.output_types().map(|ty| type_tuple(py, &ty)).collect()
+    }
+
+    /// Whether each of the first inputs is given up by the callers that were traced; none for programs without such.
+    #[getter]
+    fn donated(&self) -> Vec<bool> {
+        self.program.donated.clone()
+    }
+
+    /// The numbers of the inputs that its calls give up.
+    fn given_up(&self) -> Vec<usize> {
+        let calls = self.program.equations.iter().filter_map(|equation| match &equation.op {
+            Op::Call(call) => Some((&equation.inputs, &call.program.donated)),
+            _ => None,
+        });
+        let given: FxHashSet<Var> = calls
+            .flat_map(|(atoms, donated)| atoms.iter().zip(donated).filter(|(_, donated)| **donated))
+            .filter_map(|(atom, _)| atom.as_var())
+            .collect();
+        let inputs = self.program.inputs.iter().enumerate();
+        inputs.filter(|(_, var)| given.contains(var)).map(|(place, _)| place).collect()
     }
 
     /// The number of equations, those of sub-programs included.

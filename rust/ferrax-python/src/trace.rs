@@ -30,7 +30,7 @@ use smallvec::SmallVec;
 
 use crate::array::{Array, Data, TracerData};
 use crate::convert::Operand;
-use crate::errors::{IntoPyResult, to_py};
+use crate::errors::{IntoPyResult, raise, to_py, with_line};
 use crate::program::PyProgram;
 use crate::{checks, drops::OfThread, eager, placement, source};
 
@@ -211,11 +211,10 @@ pub fn push(
         frame.note_variable(atom, u32::MAX, value);
         if let Atom::Var(var) = atom {
             let tracer = Array::new_tracer(py, id, var, ty.clone(), source)?;
-            // A lane has an axis less than the value that it is of.
-            if kind != FrameKind::Batch
-                && let Some(Some(value)) = values.and_then(|values| values.get(index))
-            {
-                tracer.get().place.set(value.get().place.typed());
+            if let Some(Some(value)) = values.and_then(|values| values.get(index)) {
+                let place = &value.get().place;
+                // A lane has an axis less than the value that it is of.
+                tracer.get().place.set(if kind == FrameKind::Batch { place.over() } else { place.in_type() });
             }
             leaks::watch(py, id, &tracer)?;
             tracers.push(tracer);
@@ -454,12 +453,35 @@ pub fn bind(py: Python<'_>, op: Op, operands: &[Operand<'_>]) -> PyResult<Output
     // Where an op is refused it is dropped while the stack is borrowed: not with what belongs to Python.
     let hosted = matches!(op, Op::Extension(_)) || !op.programs().is_empty();
     let typed = placement::any_typed(operands);
+    check_reduced(py, &op, operands)?;
     let kept = (hosted || typed).then(|| op.clone());
     let outputs = record(py, operands, &effects, |builder, atoms| builder.emit(op, atoms))?;
     if typed && let Some(op) = kept {
         placement::place_op(py, &op, None, operands, &outputs)?;
     }
     Ok(outputs)
+}
+
+/// Errors: ShardingTypeError for an operation of the user's on arrays one of which is reduced over an axis of a mesh, another
+/// the same there. Transformations write such operations, and mean by them that both are reduced.
+fn check_reduced(py: Python<'_>, op: &Op, operands: &[Operand<'_>]) -> PyResult<()> {
+    let lies = |operand: &Operand<'_>| match operand {
+        Operand::Array(array) => array.get().tracer().is_some_and(|tracer| !tracer.ty.varying.is_plain()),
+        Operand::Literal(_) => false,
+    };
+    if !operands.iter().any(lies) {
+        return Ok(());
+    }
+    let types = types(operands);
+    let Some(axis) = ferrax_ir::varying::half_reduced(op, &types) else { return Ok(()) };
+    let shown: Vec<String> = types.iter().map(Type::to_string).collect();
+    let message = format!(
+        "{}: an operand is the same over '{axis}', another is reduced over it: their types are {}. Say that the one is \
+         reduced, too, by lax.pcast(..., '{axis}', to='reduced')",
+        op.name(),
+        shown.join(" and ")
+    );
+    Err(raise(py, "ShardingTypeError", (with_line(py, message),)))
 }
 
 /// Whether an effect that keeps its order is recorded and has not happened yet.
@@ -563,6 +585,7 @@ struct Recorded {
 impl Recorded {
     /// The outputs as arrays. An output that is an operand is that object.
     fn outputs(self, py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<Outputs> {
+        let over = placement::over(operands);
         self.outputs
             .into_iter()
             .map(|(atom, ty)| {
@@ -577,6 +600,7 @@ impl Recorded {
                 match atom {
                     Atom::Var(var) => {
                         let tracer = Array::new_tracer(py, self.frame, var, ty, self.source)?;
+                        tracer.get().place.set(over);
                         leaks::watch(py, self.frame, &tracer)?;
                         Ok(tracer)
                     }

@@ -203,14 +203,16 @@ class ShapedArray(Extents, AbstractValue):
 
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         """'float32[2,3]', or 'f32[2,3]' with short dtype names; 'float32[4@x]' where an axis is divided
-        over an explicit axis of a mesh."""
+        over an explicit axis of a mesh. With `mesh_axis_types` also the axes of the mesh by their types,
+        'float32[4]({Auto: ('x',)})'."""
         if short_dtypes:
             name = dtypes.short_dtype_name(self.dtype)
         else:
             name = _dtype_name(self.dtype)
         extents, sums = self._extents_text()
         memory = "" if self.memory_space is Space.Device else f"<{self.memory_space.name.lower()}>"
-        return f"{name}{memory}[{extents}]{sums}"
+        axes = f"({_axes_text(self.sharding.mesh)})" if mesh_axis_types else ""
+        return f"{name}{memory}[{extents}]{sums}{axes}"
 
     def _extents_text(self):
         if self._manual is not None:
@@ -259,6 +261,14 @@ class ShapedArray(Extents, AbstractValue):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _make_shaped_array, self._key()
+
+
+def _axes_text(mesh):
+    """The axes of a mesh by their types, in the order in which types come."""
+    by_type: dict[Any, list[Any]] = {}
+    for name, kind in zip(mesh.axis_names, mesh.axis_types):
+        by_type.setdefault(kind, []).append(name)
+    return "{" + ", ".join(f"{kind.name}: {tuple(names)}" for kind, names in by_type.items()) + "}"
 
 
 def _names_text(names):

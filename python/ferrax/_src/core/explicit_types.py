@@ -104,6 +104,20 @@ def set_type(tracer: Any, sharding: NamedSharding | None) -> None:
         _core.place_at(tracer, number_of(sharding), True)
 
 
+def meshes_of(values: Sequence[Any]) -> list[int]:
+    """What stands for the meshes that types of values name where no axis is explicit, 0 for values without.
+
+    None at all if there is no such value."""
+    return _core.places_of_meshes(list(values))
+
+
+def set_meshes(tracers: Sequence[Any], meshes: Sequence[int]) -> None:
+    """Gives tracers that nobody has seen yet types over these meshes (`meshes_of`)."""
+    for tracer, mesh in zip(tracers, meshes):
+        if mesh and isinstance(tracer, _core.Tracer):
+            _core.place_at(tracer, mesh, True)
+
+
 def retyped(x: Any, sharding: NamedSharding | None) -> Any:
     """The value with this type; itself for None and where it has it."""
     if sharding is None or not isinstance(x, _core.Array):

@@ -20,6 +20,7 @@ from ferrax._src.base import effects as _effects
 from ferrax._src.base.errors import JaxprTypeError
 from ferrax._src.base.source_info import SourceInfo, called_at, named_stack
 from ferrax._src.core import primitive_params
+from ferrax._src.core.placements import alias
 from ferrax._src.core.primitives import Primitive as Primitive, apply_program, aval_type, builtin
 
 _counter = itertools.count()
@@ -374,12 +375,15 @@ class ClosedJaxpr:
         program = self._jaxpr._to_program()
         return program.bind_constants(self.consts) if self.consts else program
 
+    def _donated(self):
+        """Whether each of the first inputs is given up by the calls that were traced (`jit(donate_argnums=...)`)."""
+        return [] if self._program is None else self._program.donated
+
     def _run(self, arguments):
-        if self._program is not None:
-            return apply_program(
-                self._program, [*arguments, *self.consts[: self._captured]]
-            )
-        return eval_jaxpr(self._jaxpr, self.consts, *arguments)
+        if self._program is None:
+            return eval_jaxpr(self._jaxpr, self.consts, *arguments)
+        results = apply_program(self._program, [*arguments, *self.consts[: self._captured]])
+        return _given_up(self._program, arguments, results)
 
     def __str__(self) -> str:
         if self._program is not None:
@@ -392,6 +396,18 @@ class ClosedJaxpr:
         """The text that `str` gives. Errors: TypeError for options that are set: there are none."""
         _refuse_layout(options)
         return str(self)
+
+
+def _given_up(program, arguments, results):
+    """The results, once the arrays that calls in the program give up are deleted, as in a call of theirs."""
+    places = program.given_up()
+    given = [arguments[place] for place in places if place < len(arguments)]
+    given = [x for x in given if isinstance(x, core.Array) and not isinstance(x, core.Tracer)]
+    if given:
+        results = [alias(x) if any(x is old for old in given) else x for x in results]
+        for x in given:
+            x.delete()
+    return results
 
 
 def _may_have_effects(program) -> bool:
@@ -505,7 +521,7 @@ def eval_jaxpr(jaxpr: Any, consts: Any, *args: Any, propagate_source_info: bool 
             f"constvars, got {len(args)} arguments and {len(consts)} consts"
         )
     if jaxpr._is_view() and propagate_source_info:
-        return apply_program(jaxpr._program, [*args, *consts])
+        return _given_up(jaxpr._program, args, apply_program(jaxpr._program, [*args, *consts]))
     return _evaluate(jaxpr, consts, args, propagate_source_info)
 
 

@@ -156,14 +156,14 @@ def _native_convolution(params):
 
 
 def _shown_jit(op, params, operands, num_outputs):
-    ins = len(operands)
+    ins, given_up = len(operands), params["program"]._donated()
     return {
         "jaxpr": params["program"],
         "in_shardings": (UNSPECIFIED,) * ins,
         "out_shardings": (UNSPECIFIED,) * num_outputs,
         "in_layouts": (None,) * ins,
         "out_layouts": (None,) * num_outputs,
-        "donated_invars": (False,) * ins,
+        "donated_invars": (*given_up, *[False] * (ins - len(given_up))),
         "ctx_mesh": None,
         "name": params["name"],
         "keep_unused": False,

@@ -34,9 +34,10 @@ from ferrax._src.core.placements import (
     number_of,
     numbered,
     placement,
+    terms_of,
 )
 from ferrax._src.core.sharding import NamedSharding, Sharding, SingleDeviceSharding, of_type
-from ferrax._src.core.spec_rules import control, of_operation, specs_of
+from ferrax._src.core.spec_rules import control, is_alias, of_operation, specs_of, terms_of_results
 
 
 class _Call(threading.local):
@@ -131,10 +132,9 @@ def _typed_results(program, numbers, mesh) -> list[int]:
     if one:
         name, params = program.name, jaxpr.eqns[0].params
         if name == "reshard":
-            return [number_of(_of_reshard(params))]
-        # An array is taken for another by a reshape to its own shape.
-        same = name == "reshape" and tuple(params["new_sizes"]) == tuple(jaxpr.invars[0].aval.shape)
-        if name not in _STATED and not same:
+            where = _of_reshard(params)
+            return [number_of(where, terms=_terms(jaxpr, numbers, [where.spec], mesh, mesh.shape)[0])]
+        if name not in _STATED and not is_alias(jaxpr.eqns[0]):
             _check_context(name, numbers)
     said = [None] if one else _said_meshes(jaxpr, [_mesh_in(number, TYPED) for number in numbers])
     sizes = {name: size for x in (*said, mesh) if x is not None for name, size in x.shape_tuple}
@@ -148,11 +148,18 @@ def _typed_results(program, numbers, mesh) -> list[int]:
     ]
     asked = any(number & COMMITTED for number in numbers)
     return [
-        number_of(NamedSharding(x, PartitionSpec() if spec is None else spec), committed=asked or spec is not None)
+        number_of(NamedSharding(x, PartitionSpec() if spec is None else spec), asked or spec is not None, cut)
         if spec is not None or asked
         else number_of(NamedSharding(mesh, PartitionSpec(*[None] * out.aval.ndim)), committed=False)
-        for spec, x, out in zip(specs, over, jaxpr.outvars)
+        for spec, x, out, cut in zip(specs, over, jaxpr.outvars, _terms(jaxpr, numbers, specs, mesh, sizes))
     ]
+
+
+def _terms(jaxpr, numbers, specs, mesh, sizes) -> list[PartitionSpec | None]:
+    """What results with these specs are cut into, those that are sums over devices."""
+    if not any(spec is not None and spec.unreduced for spec in specs):
+        return [None] * len(specs)
+    return terms_of_results(jaxpr, [_spec(given, mesh) for given in numbers], list(map(terms_of, numbers)), sizes)
 
 
 def types_of_results(

@@ -89,10 +89,10 @@ def moved(array, source, target, asked: bool) -> None:
 
     Errors: JaxRuntimeError if that is forbidden.
     """
-    if source.num_devices > 1 and source.device_set == target.device_set:
+    if isinstance(array, _core.Tracer) or source.num_devices > 1 and source.device_set == target.device_set:
         return
     now = level("device_to_device")
-    if now in _GUARDING and (now.endswith("explicit") or not asked) and not isinstance(array, _core.Tracer):
+    if now in _GUARDING and (now.endswith("explicit") or not asked):
         if not source.is_equivalent_to(target, array.ndim):
             what = f"an array {array.dtype}{list(array.shape)} is moved from {source} to {target}"
             _guard("device to device", "device_to_device", what, now.startswith("disallow"))

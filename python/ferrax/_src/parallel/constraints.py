@@ -14,7 +14,7 @@ from typing import Any
 from ferrax._src import core
 from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import call_borders, named_axes
-from ferrax._src.core.explicit_types import with_axis
+from ferrax._src.core.explicit_types import of_cotangent, typed, with_axis
 from ferrax._src.core.layout import Format, Layout, order_of, refuse_order
 from ferrax._src.core.mesh import (
     AxisType,
@@ -26,13 +26,13 @@ from ferrax._src.core.mesh import (
 from ferrax._src.core.partition import PartitionSpec, entry_names, filled, names_of
 from ferrax._src.core.permuted_array import PermutedArray, data_of, laid_out_as
 from ferrax._src.core.placement import device_put, explicit_sharding, over_devices
-from ferrax._src.core.placements import place, placed, placement
+from ferrax._src.core.placements import WHOLE, place, placed, placement
 from ferrax._src.core.primitives import (
     axis_primitive_batchers,
     primitive_jvps,
     primitive_transposes,
 )
-from ferrax._src.core.sharding import NamedSharding, Sharding, of_type
+from ferrax._src.core.sharding import NamedSharding, Sharding, SingleDeviceSharding, of_type
 from ferrax._src.transforms.ad import Zero
 from ferrax._src.transforms.composites import composite
 from ferrax._src.transforms.placed_jit import check_leaves, is_leaf, resolved
@@ -53,6 +53,8 @@ reshard_p = composite("reshard", _identity)
 layout_constraint_p = composite("layout_constraint", _identity)
 
 
+# The same of what is reduced: its cotangent is a sum over devices, and cut into terms as the result is.
+_reduced_reshard_p = composite("reshard", _identity)
 # The same at the borders of a called program: of an argument, and of a result.
 _argument_p = composite("sharding_constraint", _identity)
 _result_p = composite("sharding_constraint", _identity)
@@ -102,10 +104,10 @@ def _constraint_batch(
     return primitive.bind(x, sharding=sharding, unconstrained_dims=frozenset(free), **params), dim
 
 
-def _reshard_jvp(primals, tangents, **params):
+def _reshard_jvp(primitive, primals, tangents, **params):
     (x,), (t,) = primals, tangents
-    out = reshard_p.bind(x, **params)
-    return out, Zero.from_primal_value(out) if type(t) is Zero else reshard_p.bind(t, **params)
+    out = primitive.bind(x, **params)
+    return out, Zero.from_primal_value(out) if type(t) is Zero else primitive.bind(t, **params)
 
 
 def _reshard_transpose(cotangent, x, **params):
@@ -113,18 +115,27 @@ def _reshard_transpose(cotangent, x, **params):
     return [Zero(x.aval.to_tangent_aval()) if type(cotangent) is Zero else cotangent]
 
 
-def _reshard_batch(size, axis_name, trace_type, args, dims, /, *, dst_sharding, concrete_mesh):
+def _reduced_reshard_transpose(cotangent, x, **params):
+    """As a result's cotangent it is laid out first, where the result is divided."""
+    known = params["dst_sharding"]
+    if type(cotangent) is Zero or not any(known.spec.partitions):
+        return _reshard_transpose(cotangent, x)
+    return [reshard_p.bind(cotangent, **params | {"dst_sharding": of_cotangent(known)})]
+
+
+def _reshard_batch(primitive, size, axis_name, trace_type, args, dims, /, *, dst_sharding, concrete_mesh):
     """The new axis is divided over the axes of the mesh that the batch is divided over, if these are explicit."""
     (x,), (dim,) = args, dims
     explicit = dst_sharding.mesh.explicit_axes
     over = tuple(name for name in named_axes.batched_over() if name in explicit)
     of_element = dst_sharding.update(spec=filled(dst_sharding.spec, x.ndim - 1))
-    return reshard_p.bind(x, dst_sharding=with_axis(of_element, dim, over), concrete_mesh=concrete_mesh), dim
+    return primitive.bind(x, dst_sharding=with_axis(of_element, dim, over), concrete_mesh=concrete_mesh), dim
 
 
-primitive_jvps[reshard_p] = _reshard_jvp
-primitive_transposes[reshard_p] = _reshard_transpose
-axis_primitive_batchers[reshard_p] = _reshard_batch
+for _primitive, _transpose in (reshard_p, _reshard_transpose), (_reduced_reshard_p, _reduced_reshard_transpose):
+    primitive_jvps[_primitive] = functools.partial(_reshard_jvp, _primitive)
+    primitive_transposes[_primitive] = _transpose
+    axis_primitive_batchers[_primitive] = functools.partial(_reshard_batch, _primitive)
 # An argument's cotangent is a result of the transposed call, and the other way round.
 for _primitive, _of_cotangents in (
     (sharding_constraint_p, sharding_constraint_p), (_argument_p, _result_p), (_result_p, _argument_p)
@@ -248,9 +259,11 @@ def _named(where):
 
 
 def _typed(result, sharding):
-    """A value of the program, whose type has this sharding."""
+    """A value of the program, whose type has this sharding: one over no mesh, if it is on one device."""
     if isinstance(result, core.Tracer) and isinstance(sharding, NamedSharding):
         return place(result, sharding)
+    if isinstance(result, core.Tracer) and isinstance(sharding, SingleDeviceSharding):
+        return place(result, WHOLE, committed=False)
     return result
 
 
@@ -290,7 +303,9 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
             continue
         abstract = sharding.update(mesh=sharding.mesh.abstract_mesh, memory_kind=None)
         concrete = sharding.mesh if isinstance(sharding.mesh, Mesh) else None
-        result = reshard_p.bind(leaf, dst_sharding=abstract, concrete_mesh=concrete)
+        known = typed(leaf)
+        primitive = reshard_p if known is None or not known.spec.reduced else _reduced_reshard_p
+        result = primitive.bind(leaf, dst_sharding=abstract, concrete_mesh=concrete)
         out.append(_typed(result, abstract))
     return tree.unflatten(out)
 

@@ -18,7 +18,7 @@ from ferrax._src.core.mesh import mesh_of_specs
 from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.permuted_array import data_of, laid_out_as, order_in_memory, permuted
 from ferrax._src.core.placement import check_joined, device_put
-from ferrax._src.core.placements import alias, place, placed
+from ferrax._src.core.placements import alias, number_of, place, placed
 from ferrax._src.core.sharding import NamedSharding, Sharding, SingleDeviceSharding
 from ferrax._src.tree import tree_util
 
@@ -271,15 +271,19 @@ def _constructed(cls: type, aval: Any, sharding: Sharding, arrays: Sequence[Arra
     checkpoints write it.
 
     Errors: those of `make_array_from_single_device_arrays`; NotImplementedError for one that is not committed
-    and is not on the default device alone.
+    and is on one device, not the default one. One over several devices that is not committed can be read, and put
+    elsewhere, and is no operand.
     """
-    if not committed and set(sharding.device_set) != {default_device()}:
+    several = sharding.num_devices > 1
+    if not committed and not several and set(sharding.device_set) != {default_device()}:
         raise NotImplementedError(
-            f"{cls.__name__}: an array that is on another device than the default, or on several, is committed; got "
-            f"committed=False and {sharding}"
+            f"{cls.__name__}: an array that is on another device than the default is committed; got committed=False "
+            f"and {sharding}"
         )
     made = make_array_from_single_device_arrays(aval.shape, sharding, list(arrays), dtype=aval.dtype)
-    return made if committed else _core.place_at(alias(made), 0, True)
+    if committed:
+        return made
+    return _core.place_at(alias(made), number_of(sharding, committed=False) if several else 0, True)
 
 
 for _class in (core.Array, core.ArrayImpl):

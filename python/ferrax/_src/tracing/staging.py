@@ -16,7 +16,7 @@ from ferrax._src import core
 from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import api_util, float0 as float0_leaves, named_axes
 from ferrax._src.core.avals import ShapeDtypeStruct
-from ferrax._src.core.explicit_types import all_typed, set_type
+from ferrax._src.core.explicit_types import all_typed, meshes_of, set_meshes, set_type
 from ferrax._src.core.jaxpr import ClosedJaxpr, DebugInfo
 from ferrax._src.core.mesh import get_abstract_mesh
 from ferrax._src.core.partition import PartitionSpec
@@ -53,12 +53,15 @@ class Flat:
         self.types: Any = None
         # Those of the leaves of the arguments, if they are not those of values.
         self.explicit: Any = ()
+        # What stands for their meshes where no axis is explicit.
+        self.meshes: Any = ()
         self.refs = refs
         self.kind = kind
 
     def __call__(self, leaves):
         for leaf, sharding in zip(leaves, self.explicit):
             set_type(leaf, sharding)
+        set_meshes(leaves, self.meshes)
         if self.refs:
             leaves = self.place_refs(leaves)
         args, kwargs = self.in_tree.unflatten(leaves)
@@ -125,16 +128,17 @@ def stage(fun, args, kwargs, kind="stage", writes=False, structs=False):
     types = [abstract_type(x) for x in leaves]
     explicit = all_typed(leaves)
     explicit = explicit if any(explicit) else []
+    meshes = meshes_of(leaves)
     key = None
     if not refs:
-        result, key = known.find(fun, (kind, structs, in_tree, *types, *explicit))
+        result, key = known.find(fun, (kind, structs, in_tree, *types, *explicit, *meshes))
         if result is not None:
             program, captured, flat = result
             return program, list(captured), flat
     ref_args.check_distinct(refs, fun, kind, names)
     flat = Flat(fun, in_tree, refs=refs)
     flat.structs = {} if structs else None
-    flat.explicit = explicit
+    flat.explicit, flat.meshes = explicit, meshes
     program, captured, flat.touched = _core.trace_program(
         flat, kind, api_util.fun_name(fun), types, names
     )

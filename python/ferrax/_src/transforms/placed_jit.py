@@ -272,7 +272,8 @@ class PlacedFunction:
         types say it, by explicit axes, and where there is no equation, or more to it than a program: mutable arrays."""
         if self._jit._options[2] or config.disable_jit.value or get_abstract_mesh().manual_axes:
             return None
-        program, captured, in_tree, out_tree, _, refs = self._jit._traced(*args, **kwargs)
+        typed_args, typed_kwargs = self._with_meshes(args, kwargs, places)
+        program, captured, in_tree, out_tree, _, refs = self._jit._traced(*typed_args, **typed_kwargs)
         names = self._jit._options[0][1]
         dynamic = self._dynamic(args), {name: x for name, x in kwargs.items() if name not in names}
         leaves = tree_util.tree_leaves(dynamic)
@@ -346,8 +347,31 @@ class PlacedFunction:
             return found if type(found) is GlobalArray and not where.is_fully_replicated else placed(array, where)
 
         leaves, tree = tree_util.tree_flatten((self._dynamic(args), kwargs))
-        moved, kwargs = tree.unflatten([put(x, where) for x, where in zip(leaves, places)])
-        rest = iter(moved)
+        return self._with_dynamic(args, *tree.unflatten([put(x, where) for x, where in zip(leaves, places)]))
+
+    def _with_meshes(self, args, kwargs, places) -> tuple[tuple, dict]:
+        """The arguments, with types in place of traced values over no mesh that are to be on one without explicit axes.
+
+        The program is then the one of arrays, which are put there before: one whose arguments' types name the mesh.
+        """
+
+        def shown(leaf, where):
+            over_mesh = isinstance(where, NamedSharding) and where.mesh.are_all_axes_auto
+            if not over_mesh or not isinstance(leaf, core.Tracer) or _core.places_of_meshes([leaf]):
+                return leaf
+            lies = core.typeof(leaf).manual_axis_type
+            return core.ShapeDtypeStruct(
+                leaf.shape, leaf.dtype, sharding=where, weak_type=leaf.weak_type, manual_axis_type=lies
+            )
+
+        if not places:
+            return args, kwargs
+        leaves, tree = tree_util.tree_flatten((self._dynamic(args), kwargs))
+        return self._with_dynamic(args, *tree.unflatten([shown(x, where) for x, where in zip(leaves, places)]))
+
+    def _with_dynamic(self, args, dynamic, kwargs) -> tuple[tuple, dict]:
+        """The arguments, with these in place of those that are not static."""
+        rest = iter(dynamic)
         numbers = {number % len(args) for number in self._static} if args else set()
         return tuple(x if n in numbers else next(rest) for n, x in enumerate(args)), kwargs
 

@@ -2,7 +2,8 @@
 
 The native core gives the keys of two traces as
 `(tree of the positional arguments, tree of the keyword arguments or None, leaf types, static
-arguments, number of the settings)`; leaf types are `(shape, dtype, weak)`, static arguments
+arguments, number of the settings)`; leaf types are `(shape, dtype, weak,
+whether it is a Ref, number of the placement that is part of the type)`, static arguments
 `(position or name, value)`. What differs between them is found here, when it is asked for.
 """
 
@@ -16,7 +17,8 @@ from types import CodeType
 
 from ferrax import _core
 from ferrax._src.base import config, errors, monitoring
-from ferrax._src.core import api_util, avals, runtime
+from ferrax._src.core import api_util, avals, placements, runtime
+from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.tree import tree_util
 
 _logger = logging.getLogger(__name__)
@@ -60,7 +62,7 @@ _ADVICE = {
     "dtype": "Convert the argument to one dtype before the call, with jnp.asarray(x, dtype).",
     "weak type": "Python numbers are weakly typed: pass jnp.asarray(x, dtype) in all calls, or a "
     "Python number in all.",
-    "sharding": "Divide the argument over the explicit axes of its mesh in one way before all calls, with "
+    "sharding": "Put the argument on one mesh before all calls, and over explicit axes divide it in one way, with "
     "jax.device_put or jax.reshard.",
     "static value": "Each value of a static argument is compiled separately: make the argument "
     "dynamic, or raise max_traces if its values are few. Values are compared with `==` and by "
@@ -185,9 +187,6 @@ def log_compile(name, types, seconds) -> None:
 def difference(fun, before, after) -> Retrace:
     """The first difference between two keys, and how many there are."""
     found = list(_differences(fun, before, after))
-    if not found and (*before[:2], before[-1]) == (*after[:2], after[-1]):
-        # All else that keys have is the types of arguments over the axes of a mesh.
-        return Retrace("an argument", "sharding", "another", "this")
     if not found:
         return Retrace("a setting", "config", "other", "this")
     return dataclasses.replace(found[0], others=len(found) - 1)
@@ -228,6 +227,14 @@ def _type_differences(argument, before, after):
         if before[index] != after[index]:
             old, new = before[index], after[index]
             yield Retrace(argument, what, *map(_shown, (old, new)))
+    if before[4] != after[4]:
+        yield Retrace(argument, "sharding", _division(before[4]), _division(after[4]))
+
+
+def _division(number) -> str:
+    """How arrays of a type are divided, by the number of the placement that is part of it."""
+    sharding = placements.numbered(number).sharding
+    return f"{sharding.spec} over {sharding.mesh}" if isinstance(sharding, NamedSharding) else "no mesh"
 
 
 def _shown(value):

@@ -29,8 +29,8 @@ struct Digester {
 
 impl Digester {
     fn program(&mut self, program: &Program) -> Option<u128> {
-        // Exhaustive: what is added to programs is to be read here.
-        let Program { name, types, inputs, constants, equations, outputs, effects } = program;
+        // Exhaustive: what is added to programs is to be read here. What callers give up is known by executables.
+        let Program { name, types, inputs, constants, equations, outputs, effects, donated: _ } = program;
         let mut state = SipHasher13::new();
         name.hash(&mut state);
         types.iter().all(is_plain).then_some(())?;

@@ -95,6 +95,7 @@ impl Reader {
             equations,
             outputs: saved.outputs.iter().map(atom).collect::<Result<_>>()?,
             effects: saved.effects.iter().map(effect).collect(),
+            donated: Vec::new(),
         };
         Ok(Read { program: Arc::new(program), depth, expanded })
     }

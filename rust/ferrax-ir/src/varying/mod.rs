@@ -9,7 +9,7 @@
 //! Over an axis a value may also be the sum of what the devices have (unreduced), of which only linear ops make something
 //! ([`sums`]), or be the same and have such a sum as its cotangent (reduced): JAX's manual axis types
 //! (docs.jax.dev/en/latest/notebooks/shard_map.html). An operand that is the same is reduced beside such ones, and differs
-//! beside what differs.
+//! beside what differs; users say the former themselves ([`half_reduced`]).
 
 mod retype;
 mod set;
@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 
 pub use retype::{append, fitting};
 pub use set::{Share, Varying};
+pub use sums::half_reduced;
 
 use crate::op::View;
 use crate::ops::{Copy, Preduced, Pvary, ReducedVary, Sweeps, VaryUnreduced, While};

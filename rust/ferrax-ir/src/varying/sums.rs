@@ -4,6 +4,8 @@
 //! operands, out comes whether it is: of ops that take sums at all, those of one group want all operands to be such sums
 //! (additions, and what moves elements), those of the other one of them (products), the others being the same on all devices.
 
+use std::sync::Arc;
+
 use super::{Share, Varying, torn};
 use crate::ops::{Binary, CumulativeKind, ReduceKind, ScatterKind, Unary};
 use crate::{Op, Result, Type, unsupported};
@@ -101,4 +103,15 @@ pub fn beside(united: Varying, own: Varying) -> Varying {
         (Share::Unreduced, axis) if own.share(axis) != Some(Share::Unreduced) => Share::Reduced.mark(axis),
         _ => name.clone(),
     }))
+}
+
+/// An axis over which an array among the operands of an op element by element is reduced, and another is the same on all
+/// devices: nothing says whether the other one's cotangent is a sum over the devices. Numbers say nothing and fit.
+pub fn half_reduced(op: &Op, inputs: &[Type]) -> Option<Arc<str>> {
+    if !matches!(op, Op::Binary(_) | Op::Compare(_) | Op::SelectN(_) | Op::Clamp(_)) {
+        return None;
+    }
+    let arrays = || inputs.iter().filter(|ty| ty.as_array().is_some_and(|ty| ty.rank() > 0));
+    let reduced = arrays().fold(Varying::NONE, |all, ty| all.union(ty.varying())).axes(Share::Reduced);
+    reduced.into_iter().find(|axis| arrays().any(|ty| ty.varying().share(axis).is_none()))
 }

@@ -37,7 +37,7 @@ impl LeafType {
             Operand::Literal(_) => Sizes::new(),
             Operand::Array(array) => array.get().sizes()?,
         };
-        let place = placement::typed(operand);
+        let place = placement::in_type(operand);
         let varying = varying(operand);
         Ok(LeafType { dtype: operand.dtype(), weak: operand.weak(), is_ref: false, place, varying, sizes })
     }
@@ -49,7 +49,7 @@ impl LeafType {
     pub fn is(&self, operand: &Operand<'_>) -> bool {
         self.dtype == operand.dtype()
             && self.weak == operand.weak()
-            && self.place == placement::typed(operand)
+            && self.place == placement::in_type(operand)
             && match operand {
                 Operand::Literal(_) => self.sizes.is_empty(),
                 Operand::Array(array) => match &array.get().data {
@@ -178,6 +178,7 @@ impl Key {
                     dtypes::to_numpy(py, leaf.dtype)?,
                     leaf.weak,
                     leaf.is_ref,
+                    leaf.place,
                 ))
             })
             .collect::<PyResult<_>>()?;

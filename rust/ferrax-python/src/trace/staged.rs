@@ -57,6 +57,7 @@ pub fn recorded_so_far(py: Python<'_>, value: &Bound<'_, Array>) -> Option<(PyPr
             effects: equations.iter().flat_map(|equation| equation.op.effects()).collect(),
             equations,
             outputs: vec![Atom::Var(tracer.var)],
+            donated: Vec::new(),
         };
         let captured: Vec<Py<Array>> = frame.captured.iter().map(|array| array.clone_ref(py)).collect();
         Some((program, captured))

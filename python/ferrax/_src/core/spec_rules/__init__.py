@@ -19,8 +19,9 @@ from ferrax._src.core.partition import filled
 from ferrax._src.core.spec_rules import control, elementwise, movement, products
 from ferrax._src.core.spec_rules.equation import Equation, Spec, joined, made
 from ferrax._src.core.spec_rules.unchecked import asks, unchecked, wanted
+from ferrax._src.core.sum_terms import terms_after
 
-__all__ = ["of_operation", "specs_of", "unchecked"]
+__all__ = ["is_alias", "of_operation", "specs_of", "terms_of_results", "unchecked"]
 
 _RULES = {**elementwise.RULES, **movement.RULES, **products.RULES}
 
@@ -30,6 +31,12 @@ def specs_of(
 ) -> list[Spec | None]:
     """The specs of a jaxpr's outputs; `sizes` are those of the mesh's axes. Errors, if `strict` and not within
     `unchecked`: ShardingTypeError, NotImplementedError."""
+    known = _all_specs(jaxpr, inputs, sizes, strict)
+    return [None if isinstance(atom, Literal) else known.get(atom) for atom in jaxpr.outvars]
+
+
+def _all_specs(jaxpr, inputs, sizes, strict) -> dict[Any, Spec | None]:
+    """As `specs_of`, of all variables; those without a spec may be missing."""
     result = wanted() if strict else None
     strict = strict and asks()
     known: dict[Any, Spec | None] = {}
@@ -44,7 +51,42 @@ def specs_of(
         if all(spec is None for spec in given) and not _says(eqn):
             continue
         known.update(zip(eqn.outvars, _of_equation(eqn, given, sizes, strict, result)))
-    return [of(atom) for atom in jaxpr.outvars]
+    return known
+
+
+def terms_of_results(
+    jaxpr: Any, inputs: Sequence[Spec | None], terms: Sequence[Spec | None], sizes: Mapping[Hashable, int]
+) -> list[Spec | None]:
+    """What the outputs of a jaxpr are cut into (`sum_terms`), those that are sums over devices because a `reshard` says
+    so, by the specs of its inputs and by what these are cut into. None for what other equations make."""
+    specs = _all_specs(jaxpr, inputs, sizes, False)
+    known: dict[Any, Spec | None] = dict(zip(jaxpr.invars, terms))
+
+    def of(atom, table):
+        return None if isinstance(atom, Literal) else table.get(atom)
+
+    for eqn in jaxpr.eqns:
+        outs = [specs.get(out) for out in eqn.outvars]
+        if not any(spec is not None and spec.unreduced for spec in outs):
+            continue
+        given, cut = ([of(atom, table) for atom in eqn.invars] for table in (specs, known))
+        known.update(zip(eqn.outvars, _terms_of_equation(eqn, given, cut, outs, sizes)))
+    return [of(atom, known) for atom in jaxpr.outvars]
+
+
+def _terms_of_equation(eqn, specs, terms, outs, sizes) -> list[Spec | None]:
+    if is_alias(eqn):
+        return terms
+    if eqn.primitive.name in control.STATED:
+        return [None if specs[0] is None or outs[0] is None else terms_after(specs[0], terms[0], outs[0])]
+    called = None if eqn.primitive.name in control.RULES else control.called(eqn)
+    return [None] * len(outs) if called is None else terms_of_results(called, specs, terms, sizes)
+
+
+def is_alias(eqn: Any) -> bool:
+    """Whether an equation gives its operand: an array is taken for another by a reshape to its own shape."""
+    name = eqn.primitive.name
+    return name == "copy" or name == "reshape" and tuple(eqn.params["new_sizes"]) == tuple(eqn.invars[0].aval.shape)
 
 
 def _says(eqn) -> bool:

@@ -15,7 +15,7 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.core import api_util, float0 as float0_leaves, named_axes
 from ferrax._src.core.avals import ShapeDtypeStruct
-from ferrax._src.core.explicit_types import all_typed, set_type, without_axis
+from ferrax._src.core.explicit_types import all_typed, meshes_of, set_type, without_axis
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.lax.varying import lying
 from ferrax._src.state import arguments as ref_args
@@ -155,7 +155,7 @@ def traced_body(fun, trees, types, kind, leaves, refs=None, found=None):
     user, rest = (fun.func, (type(fun), *fun.rest)) if isinstance(fun, OfUser) else (fun, ())
     key = None
     if not refs:
-        result, key = known.find(user, (*rest, *trees, *types, *filter(None, explicit)))
+        result, key = known.find(user, (*rest, *trees, *types, *filter(None, explicit), *meshes_of(leaves)))
         if result is not None:
             if found is not None:
                 found.append(result[2])
