@@ -71,5 +71,10 @@ def test_an_interrupt_ends_all():
         threading.Event().wait(2)
         return lockstep.meeting()("a", np.zeros(()))
 
-    with pytest.raises(KeyboardInterrupt):
-        lockstep.run([meets(0, "a"), interrupts], summed)
+    # A process that a shell starts in the background ignores the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            lockstep.run([meets(0, "a"), interrupts], summed)
+    finally:
+        signal.signal(signal.SIGINT, before)
