@@ -48,6 +48,14 @@ def test_values(S, name):
     return conv(S, name, X, CASES[name][0])
 
 
+@same_within_roundings
+def test_groups_of_one_feature(S):
+    """Vectors go along the groups."""
+    x = np.arange(2 * 5 * 6 * 20, dtype=np.float32).reshape(2, 5, 6, 20) % 7
+    w = np.arange(3 * 2 * 20, dtype=np.float32).reshape(3, 2, 1, 20) % 5
+    return S.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=NHWC, feature_group_count=20)
+
+
 @ALL
 @same_within_roundings
 def test_derivatives_by_both_operands(S, name):
