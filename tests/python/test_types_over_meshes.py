@@ -4,12 +4,13 @@ import importlib
 
 import numpy as np
 import pytest
-from oracle import same
+from oracle import FERRAX, same
 from test_mesh import outcomes
 from test_unreduced import explicit
 
 import ferrax as jax
 import ferrax.numpy as jnp
+from ferrax._src.core import placements
 
 X = np.arange(32, dtype=np.float32).reshape(8, 4)
 
@@ -234,3 +235,30 @@ def test_text_with_the_axes_of_meshes(S):
     x = S.jax.device_put(X, S.jax.NamedSharding(explicit(S), S.jax.P("x")))
     S.jax.jit(S.jax.shard_map(note, mesh=explicit(S), in_specs=S.jax.P("x"), out_specs=S.jax.P()))(x)
     return found
+
+
+@same
+def test_donation_by_the_equation_of_a_call_with_shardings(S):
+    where = S.jax.NamedSharding(over(S), S.jax.P("x"))
+    f = S.jax.jit(lambda x, y: (x * y, y), in_shardings=(where, where), donate_argnums=(0,))
+    x, y = S.jax.device_put(X, where), S.jax.device_put(X + 1, where)
+    closed = S.jax.make_jaxpr(f)(x, y)
+    results = jaxpr_as_fun(S)(closed)(x, y)
+    return [closed.eqns[0].params["donated_invars"], x.is_deleted(), y.is_deleted(), *map(np.asarray, results)]
+
+
+def test_places_do_not_run_over(monkeypatch):
+    """Numbers of placements are below the bits that say what they are."""
+    monkeypatch.setattr(placements, "MOST", len(placements._numbers))
+    mesh = jax.make_mesh((2,), ("never put anywhere",), axis_types=(jax.sharding.AxisType.Auto,))
+    with pytest.raises(RuntimeError, match="different places"):
+        jax.device_put(X, jax.NamedSharding(mesh, jax.P()))
+
+
+def test_a_retrace_for_values_that_vary_is_no_setting():
+    mesh = over(FERRAX)
+    f = jax.jit(lambda x: x * 2)
+    for cast in (lambda x: x, lambda x: jax.lax.pcast(x, "x", to="varying")):
+        body = lambda x, cast=cast: f(cast(x)) + jax.lax.axis_index("x")  # noqa: E731
+        jax.jit(jax.shard_map(body, mesh=mesh, in_specs=jax.P(), out_specs=jax.P("x")))(X)
+    assert f.stats().last_retrace.what == "sharding"

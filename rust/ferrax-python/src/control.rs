@@ -172,7 +172,7 @@ impl PyProgram {
             .into_iter()
             .map(|position| program.outputs.get(position).copied().ok_or_else(missing))
             .collect::<PyResult<Vec<Atom>>>()?;
-        let rearranged = Program { inputs, outputs, ..program.clone() };
+        let rearranged = Program { inputs, outputs, donated: Vec::new(), ..program.clone() };
         ferrax_ir::verify::debug_verify(&rearranged, "rearranging inputs").py(py)?;
         Ok(PyProgram::new(Arc::new(rearranged)))
     }

@@ -66,25 +66,24 @@ impl Place {
     /// The number, if it is part of the array's type, else 0.
     #[inline]
     pub fn typed(&self) -> u32 {
-        let number = self.get();
-        match number & (TYPED | OVER) {
-            TYPED => number,
-            OVER | 0 => 0,
-            _ => standing_for(number),
-        }
+        if self.get() & TYPED == 0 { 0 } else { self.in_type() }
     }
 
     /// The number that stands for the mesh of the array's type, where none of its axes is explicit, else 0.
     #[inline]
     pub fn over(&self) -> u32 {
-        let number = self.get();
-        if number & (OVER | TYPED) == OVER { standing_for(number) } else { 0 }
+        if self.get() & (OVER | TYPED) == OVER { self.in_type() } else { 0 }
     }
 
     /// What the array's type has: `typed` or `over`.
     #[inline]
     pub fn in_type(&self) -> u32 {
-        self.typed() | self.over()
+        let number = self.get();
+        match number & (TYPED | OVER) {
+            0 => 0,
+            TYPED => number,
+            _ => standing_for(number),
+        }
     }
 }
 

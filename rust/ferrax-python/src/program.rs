@@ -279,6 +279,11 @@ impl PyProgram {
         self.program.donated.clone()
     }
 
+    /// The program, of callers that give these of the first inputs up.
+    fn giving_up(&self, donated: Vec<bool>) -> PyProgram {
+        PyProgram::new(Arc::new(Program { donated, ..(*self.program).clone() }))
+    }
+
     /// The numbers of the inputs that its calls give up.
     fn given_up(&self) -> Vec<usize> {
         let calls = self.program.equations.iter().filter_map(|equation| match &equation.op {

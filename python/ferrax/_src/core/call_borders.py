@@ -61,7 +61,8 @@ def _stated(program, name, ins, outs, mesh):
         return results
 
     made, captured, _ = _core.trace_program(run, "stage", name, list(program.in_types))
-    return made.bind_constants(captured) if captured else made
+    made = made.bind_constants(captured) if captured else made
+    return made.giving_up(program.donated) if program.donated else made
 
 
 def whole(params: Mapping[str, Any]) -> dict[str, Any]:

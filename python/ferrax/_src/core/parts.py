@@ -18,7 +18,7 @@ from ferrax._src.base import config, dtypes
 from ferrax._src.core.devices import Device
 from ferrax._src.core.placements import alias, place, placement, terms_of
 from ferrax._src.core.sharding import Index, NamedSharding, Sharding, SingleDeviceSharding
-from ferrax._src.core.sum_terms import place_along, term
+from ferrax._src.core.sum_terms import term
 from ferrax._src.core.values import Array, ensure_compile_time_eval
 
 
@@ -87,7 +87,7 @@ def _total(whole_shape, sharding, indices, parts) -> np.ndarray:
     """The sum over devices, tile by tile, of one of the devices that hold the same term."""
     terms: dict[Any, Device] = {}
     for device in sharding._addressable_device_assignment:
-        place = tuple(place_along(sharding, device).values())
+        place = tuple(sharding._place_along_sum(device).values())
         terms.setdefault((str(indices[device]), place), device)
     whole = np.zeros(tuple(whole_shape), np.asarray(next(iter(parts.values()))).dtype)
     for device in terms.values():

@@ -29,6 +29,7 @@ SPREADS = 1 << 30
 COMMITTED = 1 << 29
 DEVICE = 20
 OVER = 1 << 19
+MOST = OVER
 WHOLE = SingleDeviceSharding(_CPU)
 
 
@@ -71,6 +72,8 @@ def number_of(sharding: Sharding, committed: bool = True, terms: PartitionSpec |
                 if committed:
                     bits |= COMMITTED
                 bits |= device_number(sharding) << DEVICE
+                if len(_numbers) >= MOST:
+                    raise RuntimeError(f"arrays were put to {MOST} different places, which is the most there can be")
                 known = len(_numbers) | bits
                 if bits & OVER:
                     _core.set_place_in_types(known, known if shown is None else shown)

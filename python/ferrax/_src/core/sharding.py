@@ -401,10 +401,12 @@ class NamedSharding(Immutable, Sharding):
         return tuple(int(np.prod([sizes[name] for name in names])) for names in self._entries(rank))
 
     def _holds_sum(self, device: Device) -> bool:
-        if not self.spec.unreduced:
-            return True
-        at = np.argwhere(self._concrete("_holds_sum").devices == device)[0]
-        return not any(at[self.mesh.axis_names.index(name)] for name in self.spec.unreduced)
+        return not self.spec.unreduced or not any(self._place_along_sum(device).values())
+
+    def _place_along_sum(self, device: Device) -> dict[Hashable, int]:
+        """The device's place along each axis of the sum over devices (`unreduced`)."""
+        at = np.argwhere(self._concrete("_place_along_sum").devices == device)[0]
+        return {name: int(at[self.mesh.axis_names.index(name)]) for name in self.spec.unreduced}
 
     def _tile_numbers(self, rank: int) -> list[tuple[int, ...]]:
         mesh = self.mesh

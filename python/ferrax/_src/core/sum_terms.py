@@ -43,12 +43,6 @@ def _cut(before: Any, cut: Any, after: Any, summed: frozenset[Hashable]) -> tupl
     return own if left and own[: len(kept)] == kept and summed.issuperset(left) else ()
 
 
-def place_along(sharding: NamedSharding, device: Device) -> dict[Hashable, int]:
-    """The device's place along each axis of the sum."""
-    at = np.argwhere(sharding._concrete("place_along").devices == device)[0]
-    return {name: int(at[sharding.mesh.axis_names.index(name)]) for name in sharding.spec.unreduced}
-
-
 def term(
     tile: np.ndarray,
     sharding: NamedSharding,
@@ -58,7 +52,7 @@ def term(
     shape: Sequence[int],
 ) -> np.ndarray:
     """What the device holds of its tile, which is at `index` of a total of this shape: zeros for the rest."""
-    at = place_along(sharding, device)
+    at = sharding._place_along_sum(device)
     entries = () if terms is None else tuple(map(entry_names, terms.partitions))
     named = {name for names in entries for name in names}
     held = np.zeros(tile.shape, tile.dtype)

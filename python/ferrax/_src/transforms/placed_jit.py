@@ -20,7 +20,7 @@ from ferrax._src.base.source_info import called_by_user
 from ferrax._src.base.traceback_util import boundary
 from ferrax._src.core import call_borders, named_axes, propagation, transfers
 from ferrax._src.core.devices import Device
-from ferrax._src.core.explicit_types import laid_out, typed
+from ferrax._src.core.explicit_types import laid_out, meshes_of, typed
 from ferrax._src.core.global_array import GlobalArray
 from ferrax._src.core.layout import AutoLayout, Format, Layout, order_of
 from ferrax._src.core.mesh import (
@@ -357,7 +357,7 @@ class PlacedFunction:
 
         def shown(leaf, where):
             over_mesh = isinstance(where, NamedSharding) and where.mesh.are_all_axes_auto
-            if not over_mesh or not isinstance(leaf, core.Tracer) or _core.places_of_meshes([leaf]):
+            if not over_mesh or not isinstance(leaf, core.Tracer) or meshes_of([leaf]):
                 return leaf
             lies = core.typeof(leaf).manual_axis_type
             return core.ShapeDtypeStruct(

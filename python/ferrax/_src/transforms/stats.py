@@ -187,6 +187,9 @@ def log_compile(name, types, seconds) -> None:
 def difference(fun, before, after) -> Retrace:
     """The first difference between two keys, and how many there are."""
     found = list(_differences(fun, before, after))
+    if not found and (*before[:2], before[-1]) == (*after[:2], after[-1]):
+        # All else that keys have is along which axes of a mesh arguments vary.
+        return Retrace("an argument", "sharding", "another", "this")
     if not found:
         return Retrace("a setting", "config", "other", "this")
     return dataclasses.replace(found[0], others=len(found) - 1)
