@@ -1,15 +1,15 @@
 //! Loops and branches of native programs.
 //!
-//! A carry of few elements is variables. One that may be computed in lanes is in memory. One whose elements are updated at
-//! computed places, or that has many elements, is in memory, where it is changed in place: only where the plan of the body
-//! lets it.
+//! A carry of few elements is variables. One that may be computed in lanes is in memory, and copied there where a step leaves
+//! it elsewhere. One of more elements, whose elements are updated at computed places, or that has many, is in memory, where it
+//! is changed in place: only where the plan of the body lets it.
 
 use ferrax_ir::ops::{Cond, Scan, While};
 use ferrax_ir::scalar::{ScalarOp, ScalarType};
 use ferrax_ir::tensor::element_count;
 use ferrax_ir::{DType, Op, Program, Result};
 
-use super::arrays::{Array, MOST_COMPARED, MOST_ELEMENTS, element, parts, same_memory};
+use super::arrays::{Array, MOST_COMPARED, MOST_ELEMENTS, MOST_LANES, element, parts, same_memory};
 use super::lower::Lowering;
 use super::{Address, Code, GROUP, Id};
 use crate::compile::plan;
@@ -139,7 +139,8 @@ impl Lowering<'_> {
             }
             let count = element_count(&output.sizes);
             let updated = is_updated(body, constants + number);
-            if count >= self.target.lanes && !updated && element(output.dtype).is_some() {
+            let lanes = count >= self.target.lanes && element(output.dtype).is_some();
+            if lanes && (!updated || count <= MOST_LANES) {
                 let memory = match array {
                     Array::Memory { at, constant: false }
                         if own(number) && (self.is_own(at) || count.is_multiple_of(GROUP)) =>

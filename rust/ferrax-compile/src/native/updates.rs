@@ -1,14 +1,19 @@
-//! Updates at computed places, and small products, in native programs.
+//! Windows at computed places, read and updated, and small products, in native programs.
+//!
+//! Elements of a window that follow one another in memory are read and updated in lanes: the last group of them ends where
+//! they do, and begins in those that are done.
 
-use ferrax_ir::Result;
+use ferrax_ir::{DType, Result};
 use ferrax_ir::ops::{DotGeneral, GatherMode, Scatter, ScatterKind};
 use ferrax_ir::scalar::{ScalarOp, ScalarType};
 use ferrax_ir::tensor::element_count;
 use smallvec::SmallVec;
 
-use super::arrays::{Array, MOST_ELEMENTS, parts};
-use super::lower::Lowering;
-use super::{Code, Id};
+use super::arrays::{Array, MOST_ELEMENTS, MOST_LANES, element, moved, parts};
+use super::lanes::Draft;
+use super::lower::{Lowering, MOST_CODE};
+use super::{Address, Code, GROUP, Id};
+use crate::chain::computes;
 use crate::index::row_major;
 use crate::plan::Argument;
 use crate::tuning::TINY_PRODUCT;
@@ -22,6 +27,18 @@ struct Window<'a> {
     kind: ScatterKind,
     /// Whether it is inside, where what is not has no effect.
     inside: Option<Id>,
+}
+
+/// Elements of an array, from one on.
+#[derive(Clone, Copy)]
+struct Elements<'a> {
+    array: &'a Array,
+    first: usize,
+}
+
+/// The parts of a window whose elements follow one another.
+fn runs(distances: &[i64]) -> impl Iterator<Item = &[i64]> {
+    distances.chunk_by(|a, b| a + 1 == *b)
 }
 
 impl Lowering<'_> {
@@ -66,6 +83,9 @@ impl Lowering<'_> {
         let memory = self.in_memory(&arrays[0], operand.dtype, element_count(&operand.sizes));
         let Some(memory) = memory else { return Ok(None) };
         let Some(window) = self.element(&memory, first, operand.dtype.size())? else { return Ok(None) };
+        if distances.len() >= self.target.lanes && element(operand.dtype).is_some() {
+            return self.window_in_lanes(&window, operand.dtype, &distances);
+        }
         if distances.len() > MOST_ELEMENTS {
             return Ok(None);
         }
@@ -73,6 +93,29 @@ impl Lowering<'_> {
         let values: Option<Vec<Id>> =
             elements.map(|(at, part)| self.read(&window, operand.dtype, at as usize, part)).collect();
         Ok(values.map(Array::Values))
+    }
+
+    /// The elements of a window in memory, of one that nothing writes where they are.
+    fn window_in_lanes(
+        &mut self,
+        window: &Array,
+        dtype: DType,
+        distances: &[i64],
+    ) -> Result<Option<Array>> {
+        if matches!(window, Array::Memory { constant: true, .. }) && runs(distances).count() == 1 {
+            return Ok(Some(window.clone()));
+        }
+        let Some(room) = self.room(distances.len() * dtype.size()) else { return Ok(None) };
+        let mut done = 0;
+        for run in runs(distances) {
+            let from = Elements { array: window, first: run[0] as usize };
+            let to = Elements { array: &room, first: done };
+            if self.change(None, dtype, to, from, run.len())?.is_none() {
+                return Ok(None);
+            }
+            done += run.len();
+        }
+        Ok(Some(room))
     }
 
     /// The first element of a window of an array, and the distance of each from it.
@@ -163,7 +206,7 @@ impl Lowering<'_> {
         self.build.compute(ScalarOp::Min, ScalarType::I64, &[index, last])
     }
 
-    /// The operand with its window updated: in memory it is changed, of values each is chosen.
+    /// The operand with its window updated: in memory it is changed, or a copy of it; of few values each is chosen.
     fn update(
         &mut self,
         window: &Window<'_>,
@@ -184,38 +227,40 @@ impl Lowering<'_> {
         };
         let count = element_count(&window.operand.sizes);
         let elements: usize = window.sizes.iter().product();
-        let Some(new) = self.values(updates, dtype, elements) else { return Ok(None) };
         let (first, distances) = self.places(window.operand, &window.starts, &window.sizes)?;
-        if let Array::Memory { constant: false, .. } = operand
-            && own
-        {
+        let memory = match operand {
+            Array::Memory { constant: false, .. } if own => Some(operand.clone()),
+            _ if (self.target.lanes..=MOST_LANES).contains(&count) && element(dtype).is_some() => {
+                let Some(room) = self.room(count * dtype.size()) else { return Ok(None) };
+                if self.copy(operand, &room, dtype, count)?.is_none() {
+                    return Ok(None);
+                }
+                Some(room)
+            }
+            _ => None,
+        };
+        if let Some(memory) = memory {
             if window.inside.is_some() {
                 self.build.begin_if();
             }
-            let Some(window_at) = self.element(operand, first, dtype.size())? else { return Ok(None) };
-            for (element, &distance) in distances.iter().enumerate() {
-                for part in 0..parts {
-                    let new = new[element * parts + part];
-                    let value = match op {
-                        None => new,
-                        Some(op) => {
-                            let old = self.read(&window_at, dtype, distance as usize, part);
-                            let Some(old) = old else { return Ok(None) };
-                            self.build.compute(op, ty, &[old, new])?
-                        }
-                    };
-                    if self.write_part(value, &window_at, distance as usize * parts + part).is_none() {
-                        return Ok(None);
-                    }
+            let Some(changed) = self.element(&memory, first, dtype.size())? else { return Ok(None) };
+            let mut done = 0;
+            for run in runs(&distances) {
+                let to = Elements { array: &changed, first: run[0] as usize };
+                let from = Elements { array: updates, first: done };
+                if self.change(op, dtype, to, from, run.len())?.is_none() {
+                    return Ok(None);
                 }
+                done += run.len();
             }
             if let Some(holds) = window.inside {
                 self.build.end_list(Code::If { holds })?;
                 self.build.code(Code::Else);
                 self.build.code(Code::End);
             }
-            return Ok(Some(operand.clone()));
+            return Ok(Some(memory));
         }
+        let Some(new) = self.values(updates, dtype, elements) else { return Ok(None) };
         if count > MOST_ELEMENTS || elements * count > 2 * MOST_ELEMENTS {
             return Ok(None);
         }
@@ -241,6 +286,83 @@ impl Lowering<'_> {
             }
         }
         Ok(Some(Array::Values(values)))
+    }
+
+    /// Sets elements that follow one another to others, or to what an operation makes of both.
+    fn change(
+        &mut self,
+        op: Option<ScalarOp>,
+        dtype: DType,
+        to: Elements<'_>,
+        from: Elements<'_>,
+        count: usize,
+    ) -> Result<Option<()>> {
+        let Some((ty, parts)) = parts(dtype) else { return Ok(None) };
+        if let (Array::Memory { at, .. }, Array::Memory { at: new, .. }, Some(_)) =
+            (to.array, from.array, element(dtype))
+            && count >= GROUP
+            && op.is_none_or(|op| computes(op, ty, ty) && computes(ScalarOp::Select, ty, ty))
+        {
+            let place = |at: &Address, first: usize| moved(*at, (first * ty.size()) as i64);
+            let (Some(to), Some(from)) = (place(at, to.first), place(new, from.first)) else {
+                return Ok(None);
+            };
+            return self.change_in_lanes(op, ty, to, from, count);
+        }
+        for element in 0..count {
+            if self.build.written() > MOST_CODE {
+                return Ok(None);
+            }
+            for part in 0..parts {
+                let Some(new) = self.read(from.array, dtype, from.first + element, part) else {
+                    return Ok(None);
+                };
+                let value = match op {
+                    None => new,
+                    Some(op) => {
+                        let Some(old) = self.read(to.array, dtype, to.first + element, part) else {
+                            return Ok(None);
+                        };
+                        self.build.compute(op, ty, &[old, new])?
+                    }
+                };
+                if self.write_part(value, to.array, (to.first + element) * parts + part).is_none() {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(()))
+    }
+
+    /// The same of a group of lanes or more.
+    fn change_in_lanes(
+        &mut self,
+        op: Option<ScalarOp>,
+        ty: ScalarType,
+        to: Address,
+        from: Address,
+        count: usize,
+    ) -> Result<Option<()>> {
+        let whole = count / GROUP * GROUP;
+        for (first, lanes) in [(0, whole), (count - GROUP, GROUP)].into_iter().take(1 + usize::from(whole < count)) {
+            let bytes = (first * ty.size()) as i64;
+            let (Some(to), Some(from)) = (moved(to, bytes), moved(from, bytes)) else { return Ok(None) };
+            let mut draft = Draft::default();
+            let new = draft.block(ty, from);
+            let mut value = new;
+            if let Some(op) = op {
+                let old = draft.block(ty, to);
+                value = draft.chain.push(op, ty, &[old, new])?;
+                if first < whole && first > 0 {
+                    let left = (0..GROUP).map(|lane| u8::from(first + lane >= whole)).collect();
+                    let left = self.constant_block(ScalarType::Bool, left, &mut draft)?;
+                    value = draft.chain.push(ScalarOp::Select, ty, &[left, value, old])?;
+                }
+            }
+            draft.chain.outputs.push(value);
+            self.build.lanes(draft.chain, draft.inputs, SmallVec::from_elem(to, 1), lanes);
+        }
+        Ok(Some(()))
     }
 
     /// A product that is computed by plain loops: each sum begins with zero and adds its terms in order.
