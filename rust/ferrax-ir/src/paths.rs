@@ -87,12 +87,14 @@ paths! {
     ConvolutionNothing = "convolution: along nothing",
     ConvolutionProduct = "convolution: product",
     ConvolutionShared = "convolution: weights packed once",
+    ConvolutionStraight = "convolution: patches where they lie",
     ConvolutionSplit = "convolution: terms in parts",
     ConvolutionComplex = "convolution: complex",
     ConvolutionGaps = "convolution: gaps",
 
     /// Gathers, scatters and slices.
     GatherSingles = "gather: elements",
+    GatherLines = "gather: windows, an element of each at a time",
     GatherWindows = "gather: windows",
     ScatterLines = "scatter: lines",
     ScatterWindows = "scatter: windows",

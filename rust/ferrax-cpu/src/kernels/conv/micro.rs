@@ -19,6 +19,10 @@ pub const ROW: usize = 208;
 /// `c` unless it is the first block.
 pub type Block<T> = unsafe fn(usize, *const T, usize, *const T, usize, *mut T, usize, bool);
 
+/// `f(runs, a, row, b, b_step, c, c_step, first)`: the same where terms of a row of `a` are adjacent in runs, each so far behind
+/// the row's first element and of so many terms, and rows are `row` elements apart.
+pub type Straight<T> = unsafe fn(&[(isize, usize)], *const T, isize, *const T, usize, *mut T, usize, bool);
+
 /// Numbers that convolutions are computed in. Integers are unsigned and wrap.
 pub trait Number: Pod + Send + Sync + std::fmt::Debug + 'static {
     fn negate(self) -> Self;
@@ -36,6 +40,8 @@ pub struct Micro<T: 'static> {
     /// By position in `rows`, then for one and two vectors.
     adjacent_terms: &'static [[Block<T>; 2]],
     adjacent_rows: &'static [[Block<T>; 2]],
+    /// For one vector and for two: functions of so many rows, descending.
+    straight: [&'static [(usize, Straight<T>)]; 2],
 }
 
 impl<T> std::fmt::Debug for Micro<T> {
@@ -62,6 +68,14 @@ impl<T> Micro<T> {
         let at = self.rows.iter().rposition(|&count| count >= rows).unwrap_or(0);
         let table = if adjacent_rows { self.adjacent_rows } else { self.adjacent_terms };
         (table[at][usize::from(columns > self.lanes)], self.rows[at])
+    }
+
+    /// The function for the first of `rows` rows, of which there is one at least, and how many of them it computes.
+    pub fn select_straight(&self, rows: usize, columns: usize) -> (Straight<T>, usize) {
+        let table = self.straight[usize::from(columns > self.lanes)];
+        let at = table.iter().position(|&(count, _)| count <= rows).unwrap_or(table.len() - 1);
+        let (count, function) = table[at];
+        (function, count)
     }
 }
 
@@ -214,8 +228,50 @@ unsafe fn block<T: Number, V: Lanes<T>, const R: usize, const N: usize, const TE
     }
 }
 
+/// # Safety
+/// `a` has `R` rows, `row` elements apart, with the elements of all runs; `b` and `c` are as [`block`] says. The machine has the
+/// instruction set of `V`.
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "the operands of a product of matrices")]
+unsafe fn straight<T: Number, V: Lanes<T>, const R: usize, const N: usize>(
+    runs: &[(isize, usize)],
+    a: *const T,
+    row: isize,
+    mut b: *const T,
+    b_step: usize,
+    c: *mut T,
+    c_step: usize,
+    first: bool,
+) {
+    // SAFETY: each run's terms are elements of each row; `b` has a row for each term of all runs, and moves at most one step
+    // behind the last one, which `wrapping_add` allows; `c` is read and written inside of its rows.
+    unsafe {
+        let mut sums = [[V::splat(T::zeroed()); N]; R];
+        for &(offset, terms) in runs {
+            let rows: [*const T; R] = std::array::from_fn(|i| a.offset(offset + i as isize * row));
+            for k in 0..terms {
+                let line: [V; N] = std::array::from_fn(|j| V::load(b.add(j * V::COUNT)));
+                for (row, sums) in rows.iter().zip(&mut sums) {
+                    let x = V::splat(*row.add(k));
+                    for (sum, &y) in sums.iter_mut().zip(&line) {
+                        *sum = x.mul_add(y, *sum);
+                    }
+                }
+                b = b.wrapping_add(b_step);
+            }
+        }
+        for (i, row) in sums.iter().enumerate() {
+            for (j, &sum) in row.iter().enumerate() {
+                let to = c.add(i * c_step + j * V::COUNT);
+                let sum = if first { sum } else { V::load(to).add(sum) };
+                sum.store(to);
+            }
+        }
+    }
+}
+
 macro_rules! versions {
-    ($($name:ident $($features:literal)?;)*) => {$(
+    ($($name:ident $straight:ident $($features:literal)?;)*) => {$(
         $(#[cfg(target_arch = "x86_64")] #[target_feature(enable = $features)])?
         #[allow(clippy::too_many_arguments, reason = "as `block`")]
         unsafe fn $name<T: Number, V: Lanes<T>, const R: usize, const N: usize, const TERMS_ADJACENT: bool>(
@@ -225,23 +281,37 @@ macro_rules! versions {
             // SAFETY: as `block` asks.
             unsafe { block::<T, V, R, N, TERMS_ADJACENT>(terms, a, a_step, b, b_step, c, c_step, first) }
         }
+
+        $(#[cfg(target_arch = "x86_64")] #[target_feature(enable = $features)])?
+        #[allow(clippy::too_many_arguments, reason = "as `straight`")]
+        unsafe fn $straight<T: Number, V: Lanes<T>, const R: usize, const N: usize>(
+            runs: &[(isize, usize)], a: *const T, row: isize, b: *const T, b_step: usize, c: *mut T, c_step: usize,
+            first: bool,
+        ) {
+            // SAFETY: as `straight` asks.
+            unsafe { straight::<T, V, R, N>(runs, a, row, b, b_step, c, c_step, first) }
+        }
     )*};
 }
 
 versions! {
-    baseline;
-    avx2 "avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c";
-    avx512 "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c";
+    baseline straight_baseline;
+    avx2 straight_avx2 "avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c";
+    avx512 straight_avx512 "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c";
 }
 
-/// The table of the blocks of one vector type, with these numbers of rows.
+/// The table of the blocks of one vector type, with these numbers of rows, and those of straight ones: of one vector, of two.
 macro_rules! table {
-    ($version:ident $t:ident $v:ty: $($rows:literal)*) => {
+    ($version:ident $straight:ident $t:ident $v:ty: $($rows:literal)*; $($one:literal)*; $($two:literal)*) => {
         Micro {
             lanes: <$v as Lanes<$t>>::COUNT,
             rows: &[$($rows),*],
             adjacent_terms: &[$([$version::<$t, $v, $rows, 1, true>, $version::<$t, $v, $rows, 2, true>]),*],
             adjacent_rows: &[$([$version::<$t, $v, $rows, 1, false>, $version::<$t, $v, $rows, 2, false>]),*],
+            straight: [
+                &[$(($one, $straight::<$t, $v, $one, 1>)),*],
+                &[$(($two, $straight::<$t, $v, $two, 2>)),*],
+            ],
         }
     };
 }
@@ -266,10 +336,10 @@ macro_rules! floats {
             fn micro() -> Micro<$t> {
                 match isa() {
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx512 => table!(avx512 $t std::arch::x86_64::$wide: 12 8 4 2 1),
+                    Isa::Avx512 => table!(avx512 straight_avx512 $t std::arch::x86_64::$wide: 12 8 4 2 1; 12 4 1; 12 4 1),
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx2 => table!(avx2 $t std::arch::x86_64::$half: 6 4 2 1),
-                    Isa::Baseline => table!(baseline $t Plain<$t, $plain>: 4 2 1),
+                    Isa::Avx2 => table!(avx2 straight_avx2 $t std::arch::x86_64::$half: 6 4 2 1; 12 4 1; 6 3 1),
+                    Isa::Baseline => table!(baseline straight_baseline $t Plain<$t, $plain>: 4 2 1; 4 1; 4 1),
                 }
             }
         }
@@ -301,10 +371,10 @@ macro_rules! integers {
             fn micro() -> Micro<$t> {
                 match isa() {
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx512 => table!(avx512 $t Plain<$t, $lanes>: 8 2 1),
+                    Isa::Avx512 => table!(avx512 straight_avx512 $t Plain<$t, $lanes>: 8 2 1; 4 1; 4 1),
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx2 => table!(avx2 $t Plain<$t, $lanes>: 4 1),
-                    Isa::Baseline => table!(baseline $t Plain<$t, $lanes>: 4 1),
+                    Isa::Avx2 => table!(avx2 straight_avx2 $t Plain<$t, $lanes>: 4 1; 4 1; 4 1),
+                    Isa::Baseline => table!(baseline straight_baseline $t Plain<$t, $lanes>: 4 1; 4 1; 4 1),
                 }
             }
         }

@@ -268,6 +268,12 @@ impl Rectangles {
                 .is_none_or(|of| of.all == if of.along_rows { self.rows.clone() } else { self.cols.clone() })
     }
 
+    /// The free indices all of whose terms of the run are elements: at least those where no guard moves with both.
+    fn whole_rows(&self, term: &Run) -> Range<usize> {
+        let all = self.diagonal.is_none() && self.cols.len() == term.count;
+        if all { self.rows.clone() } else { 0..0 }
+    }
+
     #[inline(always)]
     pub fn next(&mut self) -> Option<(Range<usize>, Range<usize>)> {
         if self.rows.is_empty() {
@@ -372,6 +378,23 @@ versions! {
     avx512 "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c";
 }
 
+/// A part of a view: the runs of its terms, each with its place behind a row's first element, and its rows, with the place of
+/// the first one of those that can be read where they lie. Elements of a run follow one another.
+pub struct Straight {
+    pub runs: SmallVec<[(isize, usize); 8]>,
+    pub parts: SmallVec<[(Range<usize>, Option<isize>); 8]>,
+}
+
+impl Straight {
+    fn part(&mut self, rows: Range<usize>, place: Option<isize>) {
+        match self.parts.last_mut() {
+            _ if rows.is_empty() => {}
+            Some((before, None)) if place.is_none() => before.end = rows.end,
+            _ => self.parts.push((rows, place)),
+        }
+    }
+}
+
 impl View {
     /// Copies the elements of these free indices and terms.
     ///
@@ -395,6 +418,33 @@ impl View {
                 Isa::Avx512 => avx512(self, data, free, terms, to),
             }
         }
+    }
+
+    /// Which rows of a part can be read where they lie.
+    pub fn straight(&self, free: Range<usize>, terms: Range<usize>) -> Straight {
+        let term_runs = runs(&self.terms, self.guards.len(), terms);
+        let mut straight = Straight { runs: SmallVec::new(), parts: SmallVec::new() };
+        for run in &term_runs {
+            match straight.runs.last_mut() {
+                Some((offset, count)) if *offset + *count as isize == run.offset => *count += run.count,
+                _ => straight.runs.push((run.offset, run.count)),
+            }
+        }
+        let stride = self.free.last().map_or(0, |walk| walk.stride);
+        for run in runs(&self.free, self.guards.len(), free) {
+            let mut whole = 0..run.count;
+            for term in &term_runs {
+                whole = common(&whole, Rectangles::new(self, &run, term).whole_rows(term));
+                if whole.is_empty() {
+                    break;
+                }
+            }
+            let place = self.start.wrapping_add(run.offset).wrapping_add(whole.start as isize * stride);
+            straight.part(run.at..run.at + whole.start, None);
+            straight.part(run.at + whole.start..run.at + whole.end, Some(place));
+            straight.part(run.at + whole.end..run.at + run.count, None);
+        }
+        straight
     }
 
     /// Whether elements of adjacent terms are adjacent; else those of adjacent free indices may be.

@@ -8,6 +8,9 @@
 //! operand is read in vectors and which element by element is what makes for less work: vectors of output
 //! features where these lie together, else of places.
 //!
+//! Where vectors are of output features, and the terms of a patch lie together in runs, no patch is packed but those that reach
+//! beyond an edge: register blocks read the others where they are, run by run, in the same order.
+//!
 //! Tiles, panels and their trees follow from the sizes alone, so threads change no bit.
 
 use std::ops::Range;
@@ -64,6 +67,8 @@ pub struct Product<T: 'static> {
     width: usize,
     /// Whether elements of one term are adjacent in packed blocks of `a`; else those of one row are.
     adjacent_rows: bool,
+    /// Whether patches are read where they lie, if they can be.
+    straight: bool,
     micro: Micro<T>,
     /// Whether the weights are packed before.
     shared: bool,
@@ -124,7 +129,10 @@ fn cost<T: Number>(problem: &Problem, along_rows: bool, tuning: &Convolutions) -
     let inner = |axes: &[Axis], stride: fn(&Axis) -> isize| axes.last().map_or(1, stride);
     let longest = |is_along: bool| if is_along { micro.width() } else { usize::MAX };
     let strides = [inner(&problem.rows, |axis| axis.read), inner(&problem.terms, |axis| axis.read)];
-    let patches = cost_of_packing(&problem.rows, &problem.terms, strides, longest(along_rows));
+    let patches = match !along_rows && is_straight(problem) {
+        true => 0.0,
+        false => cost_of_packing(&problem.rows, &problem.terms, strides, longest(along_rows)),
+    };
     let strides = [inner(&problem.columns, |axis| axis.read), inner(&problem.terms, |axis| axis.other)];
     let weights = cost_of_packing(&problem.columns, &problem.terms, strides, longest(!along_rows));
     let times =
@@ -133,6 +141,11 @@ fn cost<T: Number>(problem: &Problem, along_rows: bool, tuning: &Convolutions) -
     let store = rows as f64 * columns as f64 * if inner(out, |axis| axis.other) == 1 { 0.1 } else { 1.0 };
     let again = columns.div_ceil(if along_rows { tuning.broadcast } else { tuning.along }) as f64;
     multiply + patches * again + weights * times + store
+}
+
+/// Whether terms of a patch lie together.
+fn is_straight(problem: &Problem) -> bool {
+    problem.terms.last().is_some_and(|axis| axis.read == 1 && axis.guard.is_none())
 }
 
 impl<T: Number> Product<T> {
@@ -188,8 +201,10 @@ impl<T: Number> Product<T> {
         let split = Split::new(terms, if terms > PANEL { tuning.units.div_ceil(units.max(1)) } else { 1 });
         let weights_are_a = a.operand == 1;
         let shared = if weights_are_a { b.tiles() >= tuning.shared } else { a.tiles() >= tuning.shared };
+        let straight = !weights_are_a && is_straight(problem);
         Path::ConvolutionProduct.take();
         Path::ConvolutionShared.take_if(shared);
+        Path::ConvolutionStraight.take_if(straight);
         Path::ConvolutionSplit.take_if(split.parts > 1);
         Product {
             a,
@@ -201,6 +216,7 @@ impl<T: Number> Product<T> {
             terms,
             width,
             adjacent_rows,
+            straight,
             micro,
             shared,
             weights_are_a,
@@ -355,14 +371,22 @@ impl<T: Number> Product<T> {
                 // which are packed up to their ends, and write inside of the tile, whose rows and columns
                 // are multiples of theirs.
                 unsafe {
-                    let a = a.unwrap_or_else(|| {
-                        let to = own_a.pointer().cast();
-                        self.pack(operands, true, group, tile_a, block, to);
-                        to
-                    });
                     let b = b.unwrap_or_else(|| {
                         let to = own_b.pointer().cast();
                         self.pack(operands, false, group, tile_b, block, to);
+                        to
+                    });
+                    if self.straight {
+                        let data = operands.input::<T>(self.a.operand);
+                        let data = data.wrapping_offset(group as isize * self.a.group);
+                        let first = block == range.start / TERMS;
+                        let free = self.a.range(tile_a);
+                        self.straight(data, (free, block), columns, own_a.pointer().cast(), b, (sums, first));
+                        continue;
+                    }
+                    let a = a.unwrap_or_else(|| {
+                        let to = own_a.pointer().cast();
+                        self.pack(operands, true, group, tile_a, block, to);
                         to
                     });
                     self.multiply(
@@ -378,6 +402,60 @@ impl<T: Number> Product<T> {
             }
             Ok(())
         })
+    }
+
+    /// The product of a packed block of weights with patches, of which those that can be are read where they lie.
+    ///
+    /// # Safety
+    /// `data` is the start of a group of `lhs`, `own` has room for a block, `b` is the block of the weights, `sums` a tile.
+    unsafe fn straight(
+        &self,
+        data: *const T,
+        (free, block): (Range<usize>, usize),
+        columns: usize,
+        own: *mut T,
+        b: *const T,
+        (sums, first): (*mut T, bool),
+    ) {
+        let terms = self.block_terms(block);
+        let found = self.a.view.straight(free.clone(), terms.clone());
+        let stride = self.a.view.free.last().map_or(0, |walk| walk.stride);
+        let packed = [(0, terms.len())];
+        for (rows, place) in found.parts {
+            let (runs, from, row) = match place {
+                Some(place) => (&*found.runs, data.wrapping_offset(place), stride),
+                None => {
+                    let range = free.start + rows.start..free.start + rows.end;
+                    // SAFETY: the rows are the view's, and no more than those of a tile, for which there is room.
+                    unsafe {
+                        let target = Target { start: own, free: ROW, term: 1 };
+                        self.a.view.pack(data, range, terms.clone(), target);
+                    }
+                    (&packed[..], own.cast_const(), ROW as isize)
+                }
+            };
+            for column in (0..columns).step_by(self.width) {
+                let mut done = 0;
+                while done < rows.len() {
+                    let (straight, count) = self.micro.select_straight(rows.len() - done, columns - column);
+                    // SAFETY: so many rows are there, with all their terms; panels are packed up to their ends, and rows of
+                    // the tile have places for whole panels.
+                    unsafe {
+                        straight(
+                            runs,
+                            from.wrapping_offset(done as isize * row),
+                            row,
+                            b.add(column * terms.len()),
+                            self.width,
+                            sums.add((rows.start + done) * self.b.tile + column),
+                            self.b.tile,
+                            first,
+                        );
+                    }
+                    done += count;
+                }
+            }
+        }
     }
 
     /// The product of packed blocks.
