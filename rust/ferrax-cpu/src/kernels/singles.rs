@@ -1,7 +1,8 @@
-//! Gather of single elements, and scatter of single elements or lines of them, by one index each.
+//! Gather of single elements, and scatter of single elements or lines of them, by an index or a few.
 //!
-//! Indices and the other array are read in order, so that nothing has to be
-//! computed for an element but its place along one axis of the operand.
+//! Indices and the other array are read in order, so that nothing has to be computed for an element but its place along
+//! the axes of the operand that indices are of. A gather of windows is one of single elements for each element of a window,
+//! where the result has them so.
 
 use std::ops::Range;
 
@@ -10,7 +11,7 @@ use ferrax_ir::ops::{Gather, ScatterKind};
 use ferrax_ir::{DType, Result};
 use smallvec::SmallVec;
 
-use super::copy::copy_shared;
+use super::copy::{CopyLoop, copy_shared};
 use crate::call::{Call, Kernel};
 use crate::pool;
 use crate::tuning::Threads;
@@ -26,9 +27,14 @@ pub struct Singles {
     /// Byte stride along the indexed axis, and its last index.
     stride: isize,
     last: i64,
+    /// The same of further axes, whose indices follow.
+    more: SmallVec<[(isize, i64); 2]>,
     clamp: bool,
     index_dtype: DType,
 }
+
+/// Places that are computed before anything is done there, where several indices say each.
+const AHEAD: usize = 64;
 
 /// An integer type of indices.
 trait Index: Copy {
@@ -47,15 +53,17 @@ macro_rules! indices {
 indices! { i32 u32 i64 }
 
 impl Singles {
-    /// `positions` are sizes and byte strides in the operand of the axes of the indices.
+    /// `positions` are sizes and byte strides in the operand of the axes of the indices, `starts` the byte stride and the last
+    /// index of each axis that they are of.
     pub fn new(
         positions: impl Iterator<Item = (usize, isize)>,
-        stride: isize,
-        last: i64,
+        starts: &[(isize, i64)],
         clamp: bool,
         index_dtype: DType,
     ) -> Option<Singles> {
-        if !matches!(index_dtype, DType::I32 | DType::U32 | DType::I64) || last < 0 {
+        let (&(stride, last), more) = starts.split_first()?;
+        let negative = starts.iter().any(|&(_, last)| last < 0);
+        if !matches!(index_dtype, DType::I32 | DType::U32 | DType::I64) || negative {
             return None;
         }
         let mut outer: SmallVec<[(usize, isize); 4]> = SmallVec::new();
@@ -68,7 +76,7 @@ impl Singles {
             }
         }
         let inner = outer.pop().unwrap_or((1, 0));
-        Some(Singles { outer, inner, stride, last, clamp, index_dtype })
+        Some(Singles { outer, inner, stride, last, more: more.into(), clamp, index_dtype })
     }
 
     fn count(&self) -> usize {
@@ -100,6 +108,20 @@ impl Singles {
                 line /= size;
             }
             base += first as isize * step;
+            if !self.more.is_empty() {
+                for first in (number..end).step_by(AHEAD) {
+                    let mut places = [(0, true); AHEAD];
+                    let places = &mut places[..AHEAD.min(end - first)];
+                    // SAFETY: there are as many vectors of indices as elements.
+                    unsafe { self.places(indices.add(first * (1 + self.more.len())), base, places) };
+                    for (number, &(offset, inside)) in (first..).zip(&*places) {
+                        visit(number, inside.then_some(offset));
+                    }
+                    base += places.len() as isize * step;
+                }
+                number = end;
+                continue;
+            }
             for number in number..end {
                 // SAFETY: `number` is below `to`, and there are as many indices as elements.
                 let index = unsafe { (*indices.add(number)).wide() };
@@ -116,8 +138,36 @@ impl Singles {
         }
     }
 
-    /// The kernel of a gather of elements of this dtype.
-    pub fn gather(self, op: &Gather, dtype: DType, tuning: &'static Threads) -> Option<Box<dyn Kernel>> {
+    /// Where elements are that several indices each say, and whether they are inside: the first one at `base` and beyond. What
+    /// is done there, one after the other, then waits for nothing but memory.
+    ///
+    /// # Safety
+    /// There are as many vectors of indices as places.
+    #[inline(always)]
+    unsafe fn places<I: Index>(&self, indices: *const I, base: isize, places: &mut [(isize, bool)]) {
+        let width = 1 + self.more.len();
+        for (number, place) in places.iter_mut().enumerate() {
+            *place = (base + number as isize * self.inner.1, true);
+        }
+        for (entry, &(stride, last)) in std::iter::once(&(self.stride, self.last)).chain(&self.more).enumerate() {
+            for (number, (offset, inside)) in places.iter_mut().enumerate() {
+                // SAFETY: the caller's promise.
+                let index = unsafe { (*indices.add(number * width + entry)).wide() };
+                *inside &= self.clamp || index as u64 <= last as u64;
+                *offset += index.clamp(0, last) as isize * stride;
+            }
+        }
+    }
+
+    /// The kernel of a gather of elements of this dtype, of windows with these loops, whose elements are apart in the result:
+    /// those of one place in all windows lie together.
+    pub fn gather(
+        self,
+        op: &Gather,
+        dtype: DType,
+        windows: SmallVec<[CopyLoop; 6]>,
+        tuning: &'static Threads,
+    ) -> Option<Box<dyn Kernel>> {
         macro_rules! of_index {
             ($t:ty) => {
                 match self.index_dtype {
@@ -136,8 +186,9 @@ impl Singles {
             _ => return None,
         };
         Path::GatherSingles.take();
+        Path::GatherLines.take_if(!windows.is_empty());
         let fill = op.fill(dtype).bits();
-        Some(Box::new(GatherSingles { singles: self, fill: fill.to_le_bytes(), run, tuning }))
+        Some(Box::new(GatherSingles { singles: self, windows, fill: fill.to_le_bytes(), run, tuning }))
     }
 
     /// The kernel of a scatter of lines of so many elements into an operand of this type, for common dtypes. Lines
@@ -307,6 +358,8 @@ unsafe fn scatter_avx2<T: Copy, I: Index>(
 
 struct GatherSingles {
     singles: Singles,
+    /// The loops of a window.
+    windows: SmallVec<[CopyLoop; 6]>,
     fill: [u8; 16],
     run: GatherRange,
     tuning: &'static Threads,
@@ -326,24 +379,37 @@ unsafe impl Sync for Pointers<'_> {}
 impl Kernel for GatherSingles {
     unsafe fn run(&self, call: &Call<'_>) -> Result<()> {
         let count = self.singles.count();
+        // A line has an element of each window.
+        let all = self.windows.iter().map(|each| each.count).product::<usize>() * count;
         let pointers = Pointers(call);
-        let chunks = (count / self.tuning.gather).clamp(1, 64);
+        let chunks = (all / self.tuning.gather).clamp(1, 64);
         pool::run_interruptibly(chunks, &|chunk| {
             let pointers = &pointers;
             let call = pointers.0;
-            let (from, to) = (chunk * count / chunks, (chunk + 1) * count / chunks);
-            // SAFETY: `Kernel::run`'s operands are the arrays of the op, whose element types chose the
-            // function; the range lies inside the output and no other chunk writes to it.
-            unsafe {
-                (self.run)(
-                    &self.singles,
-                    call.inputs[0],
-                    call.inputs[1],
-                    call.outputs[0],
-                    from,
-                    to,
-                    &self.fill,
-                );
+            let (mut from, end) = (chunk * all / chunks, (chunk + 1) * all / chunks);
+            while from < end {
+                let (line, first) = (from / count, from % count);
+                let to = count.min(first + end - from);
+                let (mut rest, mut operand, mut out) = (line, 0, 0);
+                for each in self.windows.iter().rev() {
+                    operand += (rest % each.count) as isize * each.from;
+                    out += (rest % each.count) as isize * each.to;
+                    rest /= each.count;
+                }
+                // SAFETY: `Kernel::run`'s operands are the arrays of the op, whose element types chose the function; the
+                // range lies inside the line of the output, and no other chunk writes to it.
+                unsafe {
+                    (self.run)(
+                        &self.singles,
+                        call.inputs[0].offset(operand),
+                        call.inputs[1],
+                        call.outputs[0].offset(out),
+                        first,
+                        to,
+                        &self.fill,
+                    );
+                }
+                from += to - first;
             }
         })
     }

@@ -67,15 +67,14 @@ struct Placement {
 }
 
 impl Placement {
-    /// Where windows of one element lie, if one index says it and they are in the order of the
+    /// Where windows of one element lie, if indices say it and they are in the order of the
     /// windowed array, of these sizes.
     fn singles(&self, windowed: &[usize], element: usize) -> Option<Singles> {
-        let &[(stride, last)] = self.starts.as_slice() else { return None };
         if windowed.contains(&0) || element == 0 {
             return None;
         }
         let positions = self.positions.iter().map(|&[size, _, _, in_operand]| (size as usize, in_operand));
-        Singles::new(positions, stride, last, self.clamp, self.index_dtype)
+        Singles::new(positions, &self.starts, self.clamp, self.index_dtype)
     }
 
     /// Byte offsets of window `number`: in the windowed array, and in the
@@ -176,6 +175,9 @@ struct GatherKernel {
     tuning: &'static Threads,
 }
 
+/// Windows that are gathered an element of each at a time, at least: there are loops around each line.
+const LINE: usize = 16;
+
 pub fn gather(
     op: &Gather,
     inputs: &[Argument],
@@ -203,9 +205,12 @@ pub fn gather(
         clamp: op.mode != GatherMode::Fill,
     });
     let elements: usize = loops.iter().map(|l| l.count).product();
-    if elements == 1
+    // Windows that are apart in the result: an element of each is a line of it, which should not be short.
+    let apart = op.offset_dims.iter().copied().eq(0..op.offset_dims.len()) && placement.count >= LINE;
+    if (elements == 1 || (apart && elements > 0))
         && let Some(singles) = placement.singles(&out.sizes, element)
-        && let Some(kernel) = singles.gather(op, operand.dtype, tuning)
+        && let Some(kernel) =
+            singles.gather(op, operand.dtype, loops.iter().copied().filter(|each| each.count > 1).collect(), tuning)
     {
         return Ok(kernel);
     }

@@ -655,7 +655,7 @@ impl Worker<'_> {
             col_stride: transfer.col_stride,
             block_stride: transfer.block_stride.unwrap_or(cols),
         };
-        let block = self.table[step.place as usize];
+        let block = self.table[step.block.unwrap_or(step.place) as usize];
         // SAFETY: the operand is valid for every element that the launch reads, which are those of the tile
         // inside the guards, and the block for a tile.
         unsafe {
@@ -678,6 +678,12 @@ impl Worker<'_> {
             }
             inside &= row_range.0 < row_range.1 && col_range.0 < col_range.1;
             let whole = inside && row_range == (0, rows as i64) && col_range == (0, cols as i64);
+            if step.block.is_some() {
+                self.table[step.place as usize] = if whole { pointer } else { block };
+                if whole {
+                    return;
+                }
+            }
             if !whole {
                 let value = self.table[guards.value as usize];
                 (guards.fill)(rows * cols, block, value, value, value);

@@ -5,6 +5,8 @@ use std::marker::PhantomData;
 use ferrax_ir::scalar::{Narrow, ScalarOp, ScalarType};
 use ferrax_ir::{Result, internal_error};
 
+#[cfg(target_arch = "x86_64")]
+use super::isa::{Isa, isa};
 use super::isa::{BlockFn, Lane, Uniform, select};
 use super::math;
 
@@ -253,7 +255,9 @@ pub fn f32_from_f16(h: u16) -> f32 {
     let sign = u32::from(h & 0x8000) << 16;
     let magnitude = u32::from(h & 0x7fff);
     let normal = (magnitude << 13).wrapping_add(112 << 23);
-    let special = (magnitude << 13) | 0x7f80_0000;
+    // NaN becomes quiet.
+    let quiet = if magnitude > 0x7c00 { 0x40_0000 } else { 0 };
+    let special = (magnitude << 13) | 0x7f80_0000 | quiet;
     // Subnormals are integers of 2^-24.
     let subnormal = (magnitude as f32 * f32::from_bits(0x3380_0000)).to_bits();
     let bits = if magnitude >= 0x7c00 { special } else { normal };
@@ -432,6 +436,8 @@ pub fn block_fn(
         ScalarOp::Convert => Some(convert(arg, result)?),
         ScalarOp::Bitcast => Some(by_width!(result, unary::<Identity>(uniform))),
         ScalarOp::RoundTo(Narrow::BF16) => Some(unary::<RoundBf16<f32>>(uniform)),
+        #[cfg(target_arch = "x86_64")]
+        ScalarOp::RoundTo(Narrow::F16) if !uniform[0] && isa() != Isa::Baseline => Some(super::halves::round),
         ScalarOp::RoundTo(Narrow::F16) => Some(unary::<RoundF16<f32>>(uniform)),
         ScalarOp::Math(function) => math::block_fn(function, result, uniform)?,
         ScalarOp::Input { .. } | ScalarOp::Index { .. } | ScalarOp::Const { .. } | ScalarOp::Param { .. } => {

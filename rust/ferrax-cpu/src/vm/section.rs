@@ -96,6 +96,8 @@ pub struct LoadStep {
     /// Copied to `place`; else `place` points at the operand.
     pub transfer: Option<Transfer>,
     pub guards: Option<Guards>,
+    /// The block of a load whose `place` points at the operand where the tile is inside the guards, and else at this block.
+    pub block: Option<Place>,
     /// One element serves the whole tile.
     pub uniform: bool,
     pub jumps: SmallVec<[JumpStep; 1]>,
@@ -466,6 +468,11 @@ impl Builder<'_> {
 
     /// Whether a load is read where it lies.
     pub(super) fn lies(&self, operand: u32, instruction: &Instruction, map: &Map, uniform: bool) -> bool {
+        map.guards.is_none() && self.may_lie(operand, instruction, map, uniform)
+    }
+
+    /// The same, where its guards hold.
+    fn may_lie(&self, operand: u32, instruction: &Instruction, map: &Map, uniform: bool) -> bool {
         let apart = |arg: &Reg| self.lanes > 1 && !self.uniform[arg.0 as usize];
         if instruction.args.iter().any(apart) {
             return false;
@@ -476,7 +483,7 @@ impl Builder<'_> {
         let rows = self.is_dense(strides, element)
             || (self.context.direct && (strides.1 == element as isize || strides.1 == 0));
         let dense = uniform || (rows && element == part_size(dtype));
-        dense && is_native_or_part(dtype, uniform) && map.guards.is_none()
+        dense && is_native_or_part(dtype, uniform)
     }
 
     fn input(&mut self, operand: u32, part: u8, index: usize, direct: Option<Direct>) -> Result<Place> {
@@ -498,6 +505,11 @@ impl Builder<'_> {
         let walk = self.walk(load.operand, &map, part, element, part_bytes);
         let instruction = &self.body.instructions()[index];
         let lies = self.lies(operand, instruction, &map, uniform);
+        let lies_inside = !uniform
+            && direct.is_none()
+            && !self.context.direct
+            && instruction.args.is_empty()
+            && self.may_lie(operand, instruction, &map, uniform);
         let load_fns = load_fn(dtype)?;
         let picks = self.picks(instruction, ty.size(), load_fns.pick);
         let mut jumps: SmallVec<[JumpStep; 1]> = SmallVec::new();
@@ -519,9 +531,11 @@ impl Builder<'_> {
         };
         let step = if lies {
             let place = self.layout.entry(Entry::Moving);
-            LoadStep { walk, place, transfer: None, guards: None, uniform, jumps, picks }
+            LoadStep { walk, place, transfer: None, guards: None, block: None, uniform, jumps, picks }
         } else {
+            let block = lies_inside.then(|| self.layout.slot(ty.size() * self.lanes));
             let place = match direct {
+                _ if lies_inside => self.layout.entry(Entry::Moving),
                 _ if uniform => self.layout.slot(8),
                 Some(direct) => direct.place,
                 None => self.take(ty.size()),
@@ -548,7 +562,7 @@ impl Builder<'_> {
                 col_stride: strides.1,
                 block_stride: direct.and_then(|direct| direct.row),
             };
-            LoadStep { walk, place, transfer: Some(transfer), guards, uniform, jumps, picks }
+            LoadStep { walk, place, transfer: Some(transfer), guards, block, uniform, jumps, picks }
         };
         let place = step.place;
         if self.invariant[index] {

@@ -55,6 +55,19 @@ unsafe fn load_rect<C: Cast>(rect: &Rect, array: *const u8, block: *mut u8) {
                 for (to, &from) in to.iter_mut().zip(from) {
                     *to = C::cast(from);
                 }
+            } else if col_stride == -size && cols > 0 {
+                // The compiler makes vectors of slices that are gone through from their ends, and of fixed distances.
+                let last = from.offset((cols as isize - 1) * col_stride).cast::<C::S>();
+                let from = std::slice::from_raw_parts(last, cols);
+                for (to, &from) in to.iter_mut().zip(from.iter().rev()) {
+                    *to = C::cast(from);
+                }
+            } else if col_stride == 2 * size {
+                apart::<C, 2>(from, to);
+            } else if col_stride == 3 * size {
+                apart::<C, 3>(from, to);
+            } else if col_stride == 4 * size {
+                apart::<C, 4>(from, to);
             } else if col_stride == 0 {
                 // By eights: of short rows there are many.
                 let value = C::cast(*from.cast::<C::S>());
@@ -71,6 +84,19 @@ unsafe fn load_rect<C: Cast>(rect: &Rect, array: *const u8, block: *mut u8) {
                 }
             }
         }
+    }
+}
+
+/// Elements that are `STEP` elements apart.
+///
+/// # Safety
+/// There are as many as the block has.
+#[inline(always)]
+unsafe fn apart<C: Cast, const STEP: usize>(from: *const u8, to: &mut [C::R]) {
+    let from = from.cast::<C::S>();
+    for (place, to) in to.iter_mut().enumerate() {
+        // SAFETY: the caller's promise.
+        *to = C::cast(unsafe { *from.add(place * STEP) });
     }
 }
 
@@ -140,6 +166,45 @@ fn load_words() -> LoadFns {
         Isa::Avx2 | Isa::Avx512 => transpose::load_words,
     };
     LoadFns { rect, ..load::<Copy4>() }
+}
+
+/// Halves as floats.
+fn load_halves() -> LoadFns {
+    let rect = match isa() {
+        Isa::Baseline => load_baseline::<FromF16>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 | Isa::Avx512 => halves::load,
+    };
+    LoadFns { rect, ..load::<FromF16>() }
+}
+
+fn store_halves() -> TransferFn {
+    match isa() {
+        Isa::Baseline => store_baseline::<ToF16>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 | Isa::Avx512 => halves::store,
+    }
+}
+
+/// Halves in rows of adjacent ones, by the machine's conversions.
+#[cfg(target_arch = "x86_64")]
+mod halves {
+    use super::super::halves;
+    use super::{FromF16, Rect, ToF16, load_avx2, store_avx2};
+
+    /// # Safety
+    /// As `load_rect`; the machine has AVX2 and F16C.
+    pub(super) unsafe fn load(rect: &Rect, array: *const u8, block: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { halves::load(rect, array, block, load_avx2::<FromF16>) }
+    }
+
+    /// # Safety
+    /// As `store_rect`; the machine has AVX2 and F16C.
+    pub(super) unsafe fn store(rect: &Rect, block: *const u8, array: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { halves::store(rect, block, array, store_avx2::<ToF16>) }
+    }
 }
 
 fn store<C: Cast>() -> TransferFn {
@@ -337,7 +402,7 @@ fn copy<F: Copy>(size: usize, make: [F; 4]) -> F {
 pub fn load_fn(dtype: DType) -> Result<LoadFns> {
     Ok(match dtype {
         DType::BF16 => load::<FromBf16>(),
-        DType::F16 => load::<FromF16>(),
+        DType::F16 => load_halves(),
         DType::U2 => load::<LowU2>(),
         DType::U4 => load::<LowU4>(),
         DType::I2 => load::<LowI2>(),
@@ -355,7 +420,7 @@ pub fn load_fn(dtype: DType) -> Result<LoadFns> {
 pub fn store_fn(dtype: DType) -> Result<TransferFn> {
     Ok(match dtype {
         DType::BF16 => store::<ToBf16>(),
-        DType::F16 => store::<ToF16>(),
+        DType::F16 => store_halves(),
         DType::U2 => store::<LowU2>(),
         DType::U4 => store::<LowU4>(),
         DType::I2 => store::<LowI2>(),
