@@ -91,6 +91,7 @@ pub fn simplify(program: &Program) -> Result<Program> {
         let mut op = equation.op.clone();
         let mut inputs = rewriter.atoms(&equation.inputs)?;
         let mut replacement = None;
+        let mut repeated = None;
         if let [output] = equation.outputs.as_slice()
             && op.effects().is_empty()
         {
@@ -104,7 +105,10 @@ pub fn simplify(program: &Program) -> Result<Program> {
                     output,
                 };
                 match site.rewrite() {
-                    None => break,
+                    None => {
+                        repeated = site.repeated();
+                        break;
+                    }
                     Some(Action::Use(atom)) => {
                         replacement = Some(atom);
                         break;
@@ -119,6 +123,11 @@ pub fn simplify(program: &Program) -> Result<Program> {
         if let (Some(atom), [output]) = (replacement, equation.outputs.as_slice()) {
             rewriter.set(*output, atom);
             continue;
+        }
+        if let Some((scalars, repeat)) = repeated {
+            rewriter.builder.source = equation.source;
+            inputs = smallvec![rewriter.builder.emit1(op, &scalars)?];
+            op = repeat;
         }
         rewriter.copy_as(equation, op, &inputs)?;
         define(&mut definitions, rewriter.builder.program(), first);
@@ -151,6 +160,29 @@ impl Site<'_> {
     /// The first rewrite that fires and keeps the type.
     fn rewrite(&self) -> Option<Action> {
         REWRITES.iter().filter_map(|row| (row.apply)(self)).find(|action| self.keeps_type(action))
+    }
+
+    /// Of an operation on elements whose operands all repeat a 0-d value: these values, and the op that repeats what it makes
+    /// of them. `op(broadcast(x), broadcast(y)) = broadcast(op(x, y))`, which is computed once.
+    fn repeated(&self) -> Option<(Atoms, Op)> {
+        let elementwise = matches!(
+            self.op,
+            Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::SelectN(_) | Op::ConvertElementType(_)
+        );
+        let shape = &self.output.as_array()?.shape;
+        if !elementwise || shape.is_empty() {
+            return None;
+        }
+        let scalar = |&atom: &Atom| match self.shape(atom)?.is_empty() {
+            true => Some(atom),
+            false => scalar_source(self, atom),
+        };
+        let scalars = self.inputs.iter().map(scalar).collect::<Option<Atoms>>()?;
+        let types: SmallVec<[Type; 3]> = scalars.iter().map(|atom| self.program.type_of(atom)).collect();
+        let repeat: Op = BroadcastInDim { shape: shape.clone(), broadcast_dimensions: Axes::new() }.into();
+        let once = self.op.infer(&types).ok()?;
+        let same = repeat.infer(&once).is_ok_and(|found| found.as_slice() == [self.output.clone()]);
+        same.then_some((scalars, repeat))
     }
 
     fn keeps_type(&self, action: &Action) -> bool {

@@ -12,6 +12,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
+from ferrax._src.lax.control_flow.while_loop import while_loop
 from ferrax._src.numpy.ufuncs import isinf
 from ferrax._src.numpy.util import (
     check_array_like,
@@ -167,8 +168,8 @@ def _integers(fun_name, x1, x2) -> tuple[Array, ...]:
     return x1, x2
 
 
-# Euclid's algorithm takes most steps for neighbouring Fibonacci numbers: about 1.44 per bit.
-_STEPS_PER_BIT = 1.4405
+# Steps of Euclid's algorithm between questions whether any pair goes on.
+_STEPS_AT_ONCE = 4
 
 
 @jit
@@ -181,14 +182,21 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     Array([6, 3], dtype=int32)
     """
     x1, x2 = _integers("gcd", x1, x2)
-    bits = dtypes.iinfo(x1.dtype).bits
     zero = filler(0, x2)
-    for _ in range(int(_STEPS_PER_BIT * bits) + 2):
-        busy = lax.ne(x2, zero)
-        remainder = lax.rem(x1, lax.select(busy, x2, lax.full_like(x2, 1)))
-        x1 = lax.select(busy, x2, x1)
-        # Once the divisor is 0 the remainder by 1 is 0 as well: the pair stays.
-        x2 = remainder
+
+    def steps(pair):
+        x1, x2 = pair
+        for _ in range(_STEPS_AT_ONCE):
+            busy = lax.ne(x2, zero)
+            # Once the divisor is 0 the remainder by 1 is 0 as well: the pair stays.
+            remainder = lax.rem(x1, lax.select(busy, x2, lax.full_like(x2, 1)))
+            x1, x2 = lax.select(busy, x2, x1), remainder
+        return x1, x2
+
+    def is_busy(pair):
+        return lax.reduce_or(lax.ne(pair[1], zero), tuple(range(pair[1].ndim)))
+
+    x1, _ = while_loop(is_busy, steps, (x1, x2))
     return convert(x1, x1.dtype, x1.weak_type and x1.ndim == 0)
 
 

@@ -27,5 +27,6 @@ def log1p_square(x: Array) -> Array:
     size = lax.abs(x)
     far = size > 1
     large = jnp.where(far, size, 1)
-    beyond = 2 * lax.log(large) + lax.log1p(lax.square(1 / large))
-    return jnp.where(far, beyond, lax.log1p(lax.square(jnp.where(far, 0, x))))
+    # At most 1, and smooth where x is 0: of what is far the inverse.
+    small = jnp.where(far, 1 / large, x)
+    return 2 * lax.log(large) + lax.log1p(lax.square(small))

@@ -43,15 +43,19 @@ pub fn product(b: &mut Builder, at: &At<'_>) -> Result<Atom> {
         let ty = ArrayType::new(result, b.dtype(at.tangent));
         return b.zeros(&ty);
     }
+    // One axis stays where it is, several become the last one.
     let order: Axes = kept.iter().chain(axes).copied().collect();
     let mut flat = result.clone();
     flat.push(Dim::Const(length));
     let mut flatten = |x: Atom| -> Result<Atom> {
+        if axes.len() == 1 {
+            return Ok(x);
+        }
         let x = b.transpose(x, &order)?;
         b.reshape(x, &flat)
     };
     let (mut x, mut t) = (flatten(at.operand)?, flatten(at.tangent)?);
-    let (axis, mut length) = (kept.len(), length);
+    let (axis, mut length) = (if let [axis] = *axes { axis } else { kept.len() }, length);
     while length > 1 {
         let half = length / 2;
         let part = |b: &mut Builder, x: Atom, from: usize, to: usize| b.slice_axis(x, axis, from, to);
