@@ -14,7 +14,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RUST_SOURCES := $(shell find rust -type f \( -name '*.rs' -o -name Cargo.toml -o -name '*.txt' \))
 BUILT := $(VENV)/.built
 
-.PHONY: run examples test test-rust test-tiny test-gpu test-python test-all test-versions oracle sanitize sanitize-python fuzz fuzz-sizes faults wheel bench bench-gpu lint docs docs-check build clean help
+.PHONY: run examples test test-rust test-tiny test-gpu test-python test-all test-versions oracle sanitize sanitize-python fuzz fuzz-sizes faults wheel bench sweep bench-gpu lint docs docs-check build clean help
 
 help:
 	@echo "make run         train a classifier of digits, then run it from Rust"
@@ -33,6 +33,7 @@ help:
 	@echo "make faults      puts deliberate faults in, and measures whether tests catch them; FAULTS_ARGS=--rust-only"
 	@echo "make wheel       a wheel and a source archive in dist/, tried in an empty environment"
 	@echo "make bench       benchmark tables, beside JAX, NumPy and PyTorch; BENCH_ARGS=--write keeps them"
+	@echo "make sweep       public functions and their derivatives beside JAX at three sizes; SWEEP_ARGS=--write keeps them"
 	@echo "make bench-gpu   the same on a GPU, beside JAX and PyTorch where these have one"
 	@echo "make lint        formatting, lints, types, file lengths, layers, text that is not our own"
 	@echo "make docs        write the generated documents"
@@ -216,6 +217,9 @@ wheel: $(VENV)/.tools
 
 bench: $(BUILT) $(VENV)/.extra-bench
 	$(BIN)/python benches/run.py $(BENCH_ARGS)
+
+sweep: $(BUILT) $(VENV)/.extra-bench
+	$(BIN)/python benches/sweep.py $(SWEEP_ARGS)
 
 # The GPU is that whose name FERRAX_GPU is a part of, or any that is not software; BENCH_ARGS=--small for software.
 bench-gpu: $(BUILT) $(VENV)/.extra-bench
