@@ -28,3 +28,7 @@ pub fn of_element(equation: &Equation, output: DType) -> u32 {
         _ => 1,
     }
 }
+
+/// Steps of a loop that is written out, and instructions of a body where it is, at most.
+pub const UNROLLED_STEPS: usize = 4;
+pub const UNROLLED_CODE: usize = 256;

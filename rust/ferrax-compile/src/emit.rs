@@ -88,7 +88,12 @@ pub fn emit_group(
                 splits_left -= 1;
             }
             Err(Interrupt::Error(error)) => return Err(error),
-            Ok(()) => return Ok(emitter.finish()),
+            Ok(()) => {
+                return Ok(match emitter.unrolled(group, stored)? {
+                    Some(unrolled) => unrolled.finish(),
+                    None => emitter.finish(),
+                });
+            }
         }
     }
 }
@@ -204,6 +209,51 @@ impl<'a> Emitter<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The group without its last loop, if that has few steps and pads restrict it: with each step written out, what a step
+    /// reads of padded arrays is known, and nothing is computed that another one needs.
+    fn unrolled(&self, group: &Group, stored: &[bool]) -> Result<Option<Emitter<'a>>, Error> {
+        let (Some((&steps, extents)), true) = (self.draft.extents.split_last(), self.without_index.is_empty())
+        else {
+            return Ok(None);
+        };
+        let few = (2..=cost_model::UNROLLED_STEPS).contains(&steps) && extents.iter().product::<usize>() > steps;
+        let restricted = |source: &Source| match source {
+            Source::Load(_, view, _) => view.ranges[extents.len()] != (0, steps as i64),
+            _ => false,
+        };
+        if !few
+            || self.draft.axes.contains(&AxisKind::Reduction)
+            || !group.items.iter().all(|item| matches!(item, Item::Main(_)))
+            || !self.draft.sources.iter().any(restricted)
+        {
+            return Ok(None);
+        }
+        let axes = self.draft.axes[..extents.len()].into();
+        let mut unrolled = Emitter::new(self.graph, self.grouping, self.number, extents.into(), axes, false);
+        let mut along = View::identity(extents);
+        for stride in &mut along.strides {
+            let Some(apart) = stride.checked_mul(steps as i64) else { return Ok(None) };
+            *stride = apart;
+        }
+        for item in &group.items {
+            let Item::Main(var) = item else { continue };
+            for step in 0..steps as i64 {
+                let view = View { offset: step, ..along.clone() };
+                let value = match unrolled.define(*var, &view) {
+                    Ok(value) => value,
+                    Err(Interrupt::Split { .. }) => return Ok(None),
+                    Err(Interrupt::Error(error)) => return Err(error),
+                };
+                unrolled.remember(*var, &view, value);
+                if stored[var.index()] {
+                    unrolled.store(*var, value, view);
+                }
+            }
+        }
+        let small = unrolled.draft.body.instructions().len() <= cost_model::UNROLLED_CODE;
+        Ok((small && unrolled.without_index.is_empty()).then_some(unrolled))
     }
 
     fn remember(&mut self, var: Var, view: &View, value: Value) {

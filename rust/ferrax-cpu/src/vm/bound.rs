@@ -584,7 +584,8 @@ impl Worker<'_> {
     /// # Safety
     /// As `Bound::run`, here and below.
     unsafe fn prepare(&mut self, section: &Section) {
-        // SAFETY: these loads and instructions are of one lane; their slots have room for a tile.
+        (self.rows, self.cols) = section.tile;
+        // SAFETY: these loads are of one lane or of a tile, these instructions of one; their slots have room for a tile.
         unsafe {
             for step in &section.loads_before {
                 self.load(step, true);

@@ -128,7 +128,7 @@ impl Flat {
         let mut flat = Flat { entries: entries.to_vec(), moving: Vec::new(), lines: Vec::new() };
         for step in &section.loads_before {
             flat.point(step);
-            flat.copy(step, (1, 1))?;
+            flat.copy(step, (rows, cols))?;
         }
         for instr in &section.before {
             flat.apply(section, instr, 1, (1, 1))?;

@@ -222,11 +222,19 @@ unsafe fn fold<F: Fold, const SHAPE: u8>(rows: usize, cols: usize, block: *const
                 *accumulator = F::fold(*accumulator, F::along(row));
             }
         }
-        2 => {
-            for row in block.chunks_exact(cols) {
-                into_each::<F>(accumulators, row);
+        2 if cols < LANES && LANES.is_multiple_of(cols) => {
+            // Short rows go into lanes of their own, several at once.
+            let (chunks, rest) = block.as_chunks::<LANES>();
+            if !chunks.is_empty() {
+                let mut many = [F::START; LANES];
+                for chunk in chunks {
+                    many = into_lanes::<F, LANES>(many, chunk);
+                }
+                many.chunks_exact(cols).for_each(|row| into_each::<F>(accumulators, row));
             }
+            rest.chunks_exact(cols).for_each(|row| into_each::<F>(accumulators, row));
         }
+        2 => block.chunks_exact(cols).for_each(|row| into_each::<F>(accumulators, row)),
         _ => accumulators[0] = F::fold(accumulators[0], F::along(block)),
     }
 }

@@ -156,6 +156,8 @@ pub enum Instr {
 
 #[derive(Debug, Default)]
 pub struct Section {
+    /// Rows and columns of a whole tile.
+    pub tile: (usize, usize),
     /// Done once before the first tile.
     pub before: Vec<Instr>,
     pub loads_before: Vec<LoadStep>,
@@ -229,7 +231,7 @@ pub fn build(
         context,
         body,
         layout,
-        section: Section::default(),
+        section: Section { tile: whole_tile(context.tile), ..Section::default() },
         places: vec![None; count],
         uniform: vec![false; count],
         by_rows: vec![false; count],
@@ -244,6 +246,11 @@ pub fn build(
     builder.analyse(stores, wanted);
     builder.emit(stores, wanted)?;
     builder.finish(stores, wanted)
+}
+
+fn whole_tile(tile: Tile) -> (usize, usize) {
+    let length = |span: Option<Span>| span.map_or(1, |span| span.length);
+    (length(tile.row), length(tile.col))
 }
 
 impl Builder<'_> {
@@ -265,6 +272,18 @@ impl Builder<'_> {
     fn stands_still(&self, map: &Map, axis: usize) -> bool {
         let full = (0, self.context.nest.extents[axis] as i64);
         map.strides[axis] == 0 && map.guards.as_ref().is_none_or(|guards| guards[axis] == full)
+    }
+
+    /// The same elements in all tiles: those of axes that a tile spans as a whole.
+    fn same_in_tiles(&self, map: &Map) -> bool {
+        let tile = self.context.tile;
+        let whole = |axis: usize| {
+            let spans = [tile.row, tile.col].into_iter().flatten();
+            let length = spans.filter(|span| span.axis == axis).map(|span| span.length).next();
+            length == Some(self.context.nest.extents[axis]) && !self.context.is_cut[axis]
+        };
+        let moves = |axis: &usize| map.strides[*axis] != 0;
+        map.guards.is_none() && (0..map.strides.len()).filter(moves).all(whole)
     }
 
     /// How the indices of a load differ within a tile.
@@ -510,6 +529,12 @@ impl Builder<'_> {
             && !self.context.direct
             && instruction.args.is_empty()
             && self.may_lie(operand, instruction, &map, uniform);
+        let lasts = !uniform
+            && !lies
+            && direct.is_none()
+            && !self.context.direct
+            && instruction.args.is_empty()
+            && self.same_in_tiles(&map);
         let load_fns = load_fn(dtype)?;
         let picks = self.picks(instruction, ty.size(), load_fns.pick);
         let mut jumps: SmallVec<[JumpStep; 1]> = SmallVec::new();
@@ -536,6 +561,7 @@ impl Builder<'_> {
             let block = lies_inside.then(|| self.layout.slot(ty.size() * self.lanes));
             let place = match direct {
                 _ if lies_inside => self.layout.entry(Entry::Moving),
+                _ if lasts => self.layout.slot(ty.size() * self.lanes),
                 _ if uniform => self.layout.slot(8),
                 Some(direct) => direct.place,
                 None => self.take(ty.size()),
@@ -565,7 +591,7 @@ impl Builder<'_> {
             LoadStep { walk, place, transfer: Some(transfer), guards, block, uniform, jumps, picks }
         };
         let place = step.place;
-        if self.invariant[index] {
+        if self.invariant[index] || lasts {
             self.section.loads_before.push(step);
         } else {
             if step.transfer.is_some() || moves {

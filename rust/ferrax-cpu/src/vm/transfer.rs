@@ -62,12 +62,12 @@ unsafe fn load_rect<C: Cast>(rect: &Rect, array: *const u8, block: *mut u8) {
                 for (to, &from) in to.iter_mut().zip(from.iter().rev()) {
                     *to = C::cast(from);
                 }
-            } else if col_stride == 2 * size {
-                apart::<C, 2>(from, to);
-            } else if col_stride == 3 * size {
-                apart::<C, 3>(from, to);
-            } else if col_stride == 4 * size {
-                apart::<C, 4>(from, to);
+            } else if col_stride.abs() == 2 * size {
+                apart::<C, 2>(from, col_stride, to);
+            } else if col_stride.abs() == 3 * size {
+                apart::<C, 3>(from, col_stride, to);
+            } else if col_stride.abs() == 4 * size {
+                apart::<C, 4>(from, col_stride, to);
             } else if col_stride == 0 {
                 // By eights: of short rows there are many.
                 let value = C::cast(*from.cast::<C::S>());
@@ -87,16 +87,24 @@ unsafe fn load_rect<C: Cast>(rect: &Rect, array: *const u8, block: *mut u8) {
     }
 }
 
-/// Elements that are `STEP` elements apart.
+/// Elements that are `STEP` elements apart, forwards or backwards.
 ///
 /// # Safety
 /// There are as many as the block has.
 #[inline(always)]
-unsafe fn apart<C: Cast, const STEP: usize>(from: *const u8, to: &mut [C::R]) {
-    let from = from.cast::<C::S>();
-    for (place, to) in to.iter_mut().enumerate() {
+unsafe fn apart<C: Cast, const STEP: usize>(from: *const u8, stride: isize, to: &mut [C::R]) {
+    if stride > 0 {
+        let from = from.cast::<C::S>();
+        for (place, to) in to.iter_mut().enumerate() {
+            // SAFETY: the caller's promise.
+            *to = C::cast(unsafe { *from.add(place * STEP) });
+        }
+        return;
+    }
+    let last = from.wrapping_offset((to.len() as isize - 1) * stride).cast::<C::S>();
+    for (place, to) in to.iter_mut().rev().enumerate() {
         // SAFETY: the caller's promise.
-        *to = C::cast(unsafe { *from.add(place * STEP) });
+        *to = C::cast(unsafe { *last.add(place * STEP) });
     }
 }
 
