@@ -15,12 +15,22 @@ from ferrax._src.numpy.util import ensure_array, is_subdtype, normalize_axis, st
 from ferrax._src.transforms.jit import jit
 
 
-def _shifts(bitorder):
-    """How far left the first, second, … bit of a byte is."""
+# Factors that bring bytes of 0 or 1, the first, second, third and fourth of a word, to the bits 31 to 28 or 28 to 31.
+_TO_BIG = 1 << 31 | 1 << 22 | 1 << 13 | 1 << 4
+_TO_LITTLE = 1 << 28 | 1 << 21 | 1 << 14 | 1 << 7
+
+
+def _is_big(bitorder) -> bool:
+    """Whether the first bit is the highest of a byte."""
     if bitorder not in ("big", "little"):
         raise ValueError(f"packbits, unpackbits: bitorder is 'big' or 'little', got {bitorder!r}")
+    return bitorder == "big"
+
+
+def _shifts(bitorder):
+    """How far left the first, second, … bit of a byte is."""
     shifts = np.arange(8, dtype=np.uint8)
-    return as_array(shifts[::-1].copy() if bitorder == "big" else shifts)
+    return as_array(shifts[::-1].copy() if _is_big(bitorder) else shifts)
 
 
 def _axis_last(x, axis) -> tuple[Array, int]:
@@ -46,16 +56,21 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     a = ensure_array(a, "packbits")
     if not (is_subdtype(a, np.integer) or is_subdtype(a, np.bool_)):
         raise TypeError(f"packbits: expected integers or booleans, got {a.dtype}")
-    shifts = _shifts(bitorder)
+    is_big = _is_big(bitorder)
     bits = a if is_subdtype(a, np.bool_) else lax.ne(a, strong_constant(0, a))
     bits, axis = _axis_last(lax.convert_element_type(bits, np.uint8), axis)
     size = bits.shape[-1]
     count = -(-size // 8)
     padding = [(0, 0, 0)] * (bits.ndim - 1) + [(0, 8 * count - size, 0)]
     bits = lax.pad(bits, as_array(np.uint8(0)), padding)
-    bits = lax.reshape(bits, (*bits.shape[:-1], count, 8))
-    shifts = lax.broadcast_in_dim(shifts, tuple(bits.shape), (bits.ndim - 1,))
-    packed = lax.reduce_or(lax.shift_left(bits, shifts), axes=(bits.ndim - 1,))
+    # Four elements are bytes of a word, and a product moves each to its place among the highest four bits. No two terms of it
+    # are at one bit (that would take multiples of 8 and of 7 or 9 that are the same), so that nothing is carried there.
+    words = lax.bitcast_convert_type(lax.reshape(bits, (*bits.shape[:-1], count, 2, 4)), np.uint32)
+    halves = lax.shift_right_logical(
+        lax.mul(words, lax.full_like(words, _TO_BIG if is_big else _TO_LITTLE)), lax.full_like(words, 28))
+    first, second = (lax.index_in_dim(halves, half, -1, keepdims=False) for half in (0, 1))
+    high, low = (first, second) if is_big else (second, first)
+    packed = lax.convert_element_type(lax.bitwise_or(lax.shift_left(high, lax.full_like(high, 4)), low), np.uint8)
     return moveaxis(packed, -1, axis)
 
 

@@ -72,12 +72,16 @@ def exp_of_square(x, factor=1.0):
     return lax.exp(factor * (high * high)) * lax.exp(factor * rest)
 
 
-def scaled_erfc(x):
-    """`e^(x^2) erfc(x)` of an array of 32 or 64 bits."""
-    size = lax.abs(x)
+def scaled_erfc_of_size(size):
+    """`e^(x^2) erfc(x)` of what is not negative, in an array of 32 or 64 bits; of NaN it is that of 1."""
     finite = choose(size < np.inf, size, 1.0)
     positive = series(ERFCX, (finite - 3.75) / (finite + 3.75)) / (1.0 + 2.0 * finite)
-    positive = choose(size == np.inf, 0.0, positive)
+    return choose(size == np.inf, 0.0, positive)
+
+
+def scaled_erfc(x):
+    """`e^(x^2) erfc(x)` of an array of 32 or 64 bits."""
+    positive = scaled_erfc_of_size(lax.abs(x))
     negative = 2.0 * exp_of_square(x) - positive
     return choose(lax.ne(x, x), np.nan, choose(x < 0.0, negative, positive))
 

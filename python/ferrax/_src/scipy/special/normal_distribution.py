@@ -23,19 +23,28 @@ from ferrax._src.scipy.special.chebyshev_tables import (
     NDTRI_SINGLE,
     series,
 )
-from ferrax._src.scipy.special.error_functions import exp_of_square, scaled_erfc
+from ferrax._src.scipy.special.error_functions import exp_of_square, scaled_erfc_of_size
 from ferrax._src.transforms.custom_jvp import custom_jvp
 
 _ROOT_HALF = math.sqrt(0.5)
 _LOG_HEIGHT = -0.5 * math.log(2 * math.pi)
 
 
+def _half_erfcx(x):
+    """`erfcx(|x| / sqrt(2)) / 2`: how likely a variable is beyond |x|, by its density there."""
+    return 0.5 * scaled_erfc_of_size(_ROOT_HALF * lax.abs(x))
+
+
+def _tail(x):
+    """How likely a variable is beyond |x|."""
+    return _half_erfcx(x) * exp_of_square(x, -0.5)
+
+
 @custom_jvp
 def _ndtr(x):
-    low = x < -1.0
-    some = choose(low, x, -1.0)
-    tail = 0.5 * scaled_erfc(-_ROOT_HALF * some) * exp_of_square(some, -0.5)
-    return choose(low, tail, 0.5 * lax.erfc(-_ROOT_HALF * x))
+    tail = _tail(x)
+    middle = 0.5 + 0.5 * lax.erf(_ROOT_HALF * x)
+    return choose(x < -1.0, tail, choose(x > 1.0, 1.0 - tail, middle))
 
 
 @_ndtr.defjvp
@@ -49,10 +58,10 @@ def ndtr(x: ArrayLike) -> Array:
 
     Args: x: array of float32 or float64. Errors: TypeError for other dtypes.
 
-    `erfc(-x / sqrt(2)) / 2`, below -1 by `erfcx`, so that small values have all digits.
+    `(1 + erf(x / sqrt(2))) / 2`, beyond 1 by `erfcx`, so that small values have all digits.
 
     >>> ferrax.scipy.special.ndtr(jnp.array([0.0, 1.0, -5.0]))
-    Array([5.0000000e-01, 8.4134477e-01, 2.8665161e-07], dtype=float32)
+    Array([5.0000000e-01, 8.4134471e-01, 2.8665156e-07], dtype=float32)
     """
     return apply(_ndtr, [standard_type("ndtr", x)])
 
@@ -119,11 +128,11 @@ def ndtri(p: ArrayLike) -> Array:
 
 @custom_jvp
 def _log_ndtr(x):
+    half = _half_erfcx(x)
+    beyond = choose(x > 1.0, half * exp_of_square(x, -0.5), 0.5 - 0.5 * lax.erf(_ROOT_HALF * x))
     low = x < -1.0
-    some = choose(low, x, -1.0)
-    tail = lax.log(0.5 * scaled_erfc(-_ROOT_HALF * some)) - 0.5 * some * some
-    above = choose(low, 0.0, x)
-    return choose(low, tail, lax.log1p(-0.5 * lax.erfc(_ROOT_HALF * above)))
+    below = lax.log(half) - 0.5 * x * x
+    return choose(low, below, lax.log1p(-choose(low, 0.5, beyond)))
 
 
 @_log_ndtr.defjvp
@@ -133,7 +142,7 @@ def _(primals, tangents):
     # The density over the distribution: in the tail both are 0, and the quotient is 1 / erfcx.
     low = x < -1.0
     some = choose(low, x, -1.0)
-    tail = math.sqrt(2 / math.pi) / scaled_erfc(-_ROOT_HALF * some)
+    tail = math.sqrt(0.5 / math.pi) / _half_erfcx(some)
     above = choose(low, 0.0, x)
     return y, t * choose(low, tail, lax.exp(-0.5 * above * above + _LOG_HEIGHT) / _ndtr(above))
 
@@ -151,7 +160,7 @@ def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
     `log(erfcx(-x / sqrt(2)) / 2) - x^2 / 2` below -1, above by `log1p`.
 
     >>> ferrax.scipy.special.log_ndtr(jnp.array([-30.0, 0.0, 10.0]))
-    Array([-4.5432120e+02, -6.9314718e-01, -7.6198529e-24], dtype=float32)
+    Array([-4.5432126e+02, -6.9314718e-01, -7.6198528e-24], dtype=float32)
     """
     if not isinstance(series_order, int):
         raise TypeError(f"log_ndtr: series_order must be a Python integer, got {series_order!r}")
