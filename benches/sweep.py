@@ -5,10 +5,10 @@
     python benches/sweep.py --sizes 3e4      at this size alone
     python benches/sweep.py --write          also writes docs/sweep.md
 
-Each function is jitted and called for arrays on the device, by both libraries in turns; a figure is the best of the rounds,
-of which there are more where JAX is faster.
-A line has JAX's time by ferrax's, of the function and of the gradient of its sum. Then come those of less than two thirds,
-and those whose time grows faster with the size than JAX's.
+Each function is jitted and called for arrays on the device, by both libraries in turns; a figure is the best of the
+rounds, of which there are more where JAX is faster.
+A line has JAX's time by ferrax's, of the function and of the gradient of the sum of its squares. Then come those of
+less than two thirds, and those whose time grows faster with the size than JAX's.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Reads that are more than a pointer, at the sizes where kernels have tiles and threads: backwards, spread, padded, repeated,
 picked by several indices, patches of convolutions, halves. Values are whole numbers, so that NumPy's are equal."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -178,8 +180,10 @@ def test_patches_where_they_lie(channels, features, dtype):
         ):
             x, w = whole(*size, channels, low=-4, high=4).astype(dtype), whole(*window, channels, features, low=-4, high=4)
             w = w.astype(dtype)
-            got = ferrax.jit(lambda x, w: lax.conv_general_dilated(
-                x, w, strides, padding, rhs_dilation=dilation, dimension_numbers=("NHWC", "HWIO", "NHWC")))(x, w)
+            convolve = functools.partial(
+                lax.conv_general_dilated, window_strides=strides, padding=padding, rhs_dilation=dilation,
+                dimension_numbers=("NHWC", "HWIO", "NHWC"))
+            got = ferrax.jit(convolve)(x, w)
             equal(got, correlated(x, w, strides, padding, dilation))
 
 

@@ -214,11 +214,13 @@ impl<'a> Emitter<'a> {
     /// The group without its last loop, if that has few steps and pads restrict it: with each step written out, what a step
     /// reads of padded arrays is known, and nothing is computed that another one needs.
     fn unrolled(&self, group: &Group, stored: &[bool]) -> Result<Option<Emitter<'a>>, Error> {
-        let (Some((&steps, extents)), true) = (self.draft.extents.split_last(), self.without_index.is_empty())
+        let (Some((&steps, extents)), true) =
+            (self.draft.extents.split_last(), self.without_index.is_empty())
         else {
             return Ok(None);
         };
-        let few = (2..=cost_model::UNROLLED_STEPS).contains(&steps) && extents.iter().product::<usize>() > steps;
+        let few =
+            (2..=cost_model::UNROLLED_STEPS).contains(&steps) && extents.iter().product::<usize>() > steps;
         let restricted = |source: &Source| match source {
             Source::Load(_, view, _) => view.ranges[extents.len()] != (0, steps as i64),
             _ => false,

@@ -14,7 +14,6 @@ from ferrax._src.numpy.shape import moveaxis
 from ferrax._src.numpy.util import ensure_array, is_subdtype, normalize_axis, strong_constant
 from ferrax._src.transforms.jit import jit
 
-
 # Factors that bring bytes of 0 or 1, the first, second, third and fourth of a word, to the bits 31 to 28 or 28 to 31.
 _TO_BIG = 1 << 31 | 1 << 22 | 1 << 13 | 1 << 4
 _TO_LITTLE = 1 << 28 | 1 << 21 | 1 << 14 | 1 << 7
@@ -63,8 +62,8 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     count = -(-size // 8)
     padding = [(0, 0, 0)] * (bits.ndim - 1) + [(0, 8 * count - size, 0)]
     bits = lax.pad(bits, as_array(np.uint8(0)), padding)
-    # Four elements are bytes of a word, and a product moves each to its place among the highest four bits. No two terms of it
-    # are at one bit (that would take multiples of 8 and of 7 or 9 that are the same), so that nothing is carried there.
+    # Four elements are bytes of a word, and a product moves each to its place among the highest four bits. No two terms
+    # of it are at one bit (multiples of 8 and of 7 or 9 would have to be the same), so that nothing is carried there.
     words = lax.bitcast_convert_type(lax.reshape(bits, (*bits.shape[:-1], count, 2, 4)), np.uint32)
     halves = lax.shift_right_logical(
         lax.mul(words, lax.full_like(words, _TO_BIG if is_big else _TO_LITTLE)), lax.full_like(words, 28))

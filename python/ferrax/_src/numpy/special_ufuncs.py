@@ -196,8 +196,8 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     def is_busy(pair):
         return lax.reduce_or(lax.ne(pair[1], zero), tuple(range(pair[1].ndim)))
 
-    x1, _ = while_loop(is_busy, steps, (x1, x2))
-    return convert(x1, x1.dtype, x1.weak_type and x1.ndim == 0)
+    divisor, _ = while_loop(is_busy, steps, (x1, x2))
+    return convert(divisor, x1.dtype, x1.weak_type and x1.ndim == 0)
 
 
 @jit

@@ -3,10 +3,10 @@
 //! Elements of a window that follow one another in memory are read and updated in lanes: the last group of them ends where
 //! they do, and begins in those that are done.
 
-use ferrax_ir::{DType, Result};
 use ferrax_ir::ops::{DotGeneral, GatherMode, Scatter, ScatterKind};
 use ferrax_ir::scalar::{ScalarOp, ScalarType};
 use ferrax_ir::tensor::element_count;
+use ferrax_ir::{DType, Result};
 use smallvec::SmallVec;
 
 use super::arrays::{Array, MOST_ELEMENTS, MOST_LANES, element, moved, parts};
@@ -96,12 +96,7 @@ impl Lowering<'_> {
     }
 
     /// The elements of a window in memory, of one that nothing writes where they are.
-    fn window_in_lanes(
-        &mut self,
-        window: &Array,
-        dtype: DType,
-        distances: &[i64],
-    ) -> Result<Option<Array>> {
+    fn window_in_lanes(&mut self, window: &Array, dtype: DType, distances: &[i64]) -> Result<Option<Array>> {
         if matches!(window, Array::Memory { constant: true, .. }) && runs(distances).count() == 1 {
             return Ok(Some(window.clone()));
         }
@@ -344,7 +339,9 @@ impl Lowering<'_> {
         count: usize,
     ) -> Result<Option<()>> {
         let whole = count / GROUP * GROUP;
-        for (first, lanes) in [(0, whole), (count - GROUP, GROUP)].into_iter().take(1 + usize::from(whole < count)) {
+        for (first, lanes) in
+            [(0, whole), (count - GROUP, GROUP)].into_iter().take(1 + usize::from(whole < count))
+        {
             let bytes = (first * ty.size()) as i64;
             let (Some(to), Some(from)) = (moved(to, bytes), moved(from, bytes)) else { return Ok(None) };
             let mut draft = Draft::default();

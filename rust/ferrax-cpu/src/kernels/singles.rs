@@ -149,7 +149,9 @@ impl Singles {
         for (number, place) in places.iter_mut().enumerate() {
             *place = (base + number as isize * self.inner.1, true);
         }
-        for (entry, &(stride, last)) in std::iter::once(&(self.stride, self.last)).chain(&self.more).enumerate() {
+        for (entry, &(stride, last)) in
+            std::iter::once(&(self.stride, self.last)).chain(&self.more).enumerate()
+        {
             for (number, (offset, inside)) in places.iter_mut().enumerate() {
                 // SAFETY: the caller's promise.
                 let index = unsafe { (*indices.add(number * width + entry)).wide() };

@@ -209,8 +209,12 @@ pub fn gather(
     let apart = op.offset_dims.iter().copied().eq(0..op.offset_dims.len()) && placement.count >= LINE;
     if (elements == 1 || (apart && elements > 0))
         && let Some(singles) = placement.singles(&out.sizes, element)
-        && let Some(kernel) =
-            singles.gather(op, operand.dtype, loops.iter().copied().filter(|each| each.count > 1).collect(), tuning)
+        && let Some(kernel) = singles.gather(
+            op,
+            operand.dtype,
+            loops.iter().copied().filter(|each| each.count > 1).collect(),
+            tuning,
+        )
     {
         return Ok(kernel);
     }

@@ -21,7 +21,6 @@ pub mod chains;
 mod collect;
 pub mod flat;
 pub mod fold;
-#[cfg(target_arch = "x86_64")]
 mod halves;
 pub mod isa;
 pub mod math;

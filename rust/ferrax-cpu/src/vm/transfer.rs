@@ -6,8 +6,9 @@ use std::sync::LazyLock;
 use ferrax_ir::minifloat::MiniFloat;
 use ferrax_ir::{DType, Result, internal_error};
 
+use super::halves::{f16_from_f32, f32_from_f16};
 use super::isa::{Isa, isa};
-use super::ops::{bf16_bits, f16_from_f32, f32_from_f16};
+use super::ops::bf16_bits;
 use super::pick::{PickFn, pick};
 use super::rect::{Cast, Rect, TransferFn};
 
@@ -181,7 +182,7 @@ fn load_halves() -> LoadFns {
     let rect = match isa() {
         Isa::Baseline => load_baseline::<FromF16>,
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 | Isa::Avx512 => halves::load,
+        Isa::Avx2 | Isa::Avx512 => by_machine::load,
     };
     LoadFns { rect, ..load::<FromF16>() }
 }
@@ -190,28 +191,28 @@ fn store_halves() -> TransferFn {
     match isa() {
         Isa::Baseline => store_baseline::<ToF16>,
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 | Isa::Avx512 => halves::store,
+        Isa::Avx2 | Isa::Avx512 => by_machine::store,
     }
 }
 
 /// Halves in rows of adjacent ones, by the machine's conversions.
 #[cfg(target_arch = "x86_64")]
-mod halves {
-    use super::super::halves;
+mod by_machine {
+    use super::super::halves::machine;
     use super::{FromF16, Rect, ToF16, load_avx2, store_avx2};
 
     /// # Safety
     /// As `load_rect`; the machine has AVX2 and F16C.
     pub(super) unsafe fn load(rect: &Rect, array: *const u8, block: *mut u8) {
         // SAFETY: the caller's promise.
-        unsafe { halves::load(rect, array, block, load_avx2::<FromF16>) }
+        unsafe { machine::load(rect, array, block, load_avx2::<FromF16>) }
     }
 
     /// # Safety
     /// As `store_rect`; the machine has AVX2 and F16C.
     pub(super) unsafe fn store(rect: &Rect, block: *const u8, array: *mut u8) {
         // SAFETY: the caller's promise.
-        unsafe { halves::store(rect, block, array, store_avx2::<ToF16>) }
+        unsafe { machine::store(rect, block, array, store_avx2::<ToF16>) }
     }
 }
 
