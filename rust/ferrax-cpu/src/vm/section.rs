@@ -274,16 +274,23 @@ impl Builder<'_> {
         map.strides[axis] == 0 && map.guards.as_ref().is_none_or(|guards| guards[axis] == full)
     }
 
-    /// The same elements in all tiles: those of axes that a tile spans as a whole.
+    /// The same elements in all tiles, at the same places of a block: those of axes that a tile spans as a whole, where
+    /// columns, which say where a row begins in the block, are as many in all.
     fn same_in_tiles(&self, map: &Map) -> bool {
         let tile = self.context.tile;
-        let whole = |axis: usize| {
-            let spans = [tile.row, tile.col].into_iter().flatten();
-            let length = spans.filter(|span| span.axis == axis).map(|span| span.length).next();
-            length == Some(self.context.nest.extents[axis]) && !self.context.is_cut[axis]
+        let nest = self.context.nest;
+        // Of terms that are folded a tile may have a part.
+        let is_whole = |span: Span| {
+            let all = span.length == nest.extents[span.axis] && !self.context.is_cut[span.axis];
+            all && !nest.reduced[span.axis]
         };
+        let spans = [tile.row, tile.col].into_iter().flatten();
         let moves = |axis: &usize| map.strides[*axis] != 0;
-        map.guards.is_none() && (0..map.strides.len()).filter(moves).all(whole)
+        map.guards.is_none()
+            && tile.col.is_none_or(is_whole)
+            && (0..map.strides.len())
+                .filter(moves)
+                .all(|axis| spans.clone().any(|span| span.axis == axis && is_whole(span)))
     }
 
     /// How the indices of a load differ within a tile.
