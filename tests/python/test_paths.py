@@ -104,7 +104,7 @@ def test_a_donated_operand_and_a_loop_update_in_place():
     before = lib.stats()
     step = ferrax.jit(lambda x: x * 2 + 1, donate_argnums=0)
     assert step(jnp.ones(5000)).sum() == 15_000
-    body = lambda i, x: lax.dynamic_update_slice(x, lax.dynamic_slice(x, (i,), (200,)) + 1, (i + 1,))  # noqa: E731
+    body = lambda i, x: lax.dynamic_update_slice(x, lax.dynamic_slice(x, (i,), (2000,)) + 1, (i + 1,))  # noqa: E731
     assert ferrax.jit(lambda x: lax.fori_loop(0, 9, body, x))(jnp.zeros(5000))[9] == 9  # too long for machine code
     for path in ("donated operand", "dynamic update: in place", "carry: in place"):
         assert lib.stats()[path] > before[path], path
