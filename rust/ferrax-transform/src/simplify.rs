@@ -28,6 +28,8 @@ enum Action {
     Use(Atom),
     /// Another equation.
     Emit(Op, Atoms),
+    /// The same op of 0-d values, and the op that repeats what it makes.
+    Repeat(Atoms, Op),
 }
 
 /// One identity.
@@ -65,6 +67,8 @@ static REWRITES: &[Rewrite] = &[
     Rewrite { law: "rev(rev(x)) = x over the same axes", apply: reverse },
     Rewrite { law: "dot_general(transpose(x), y) = dot_general(x, y) over other axes", apply: product },
     Rewrite { law: "a whole slice, an empty pad, one operand's concatenation, no axes: x", apply: trivial },
+    // Last: operands are broadcast no more when other rows look at them.
+    Rewrite { law: "op(broadcast(scalar), …) = broadcast(op(scalar, …)), of elements", apply: repeated },
 ];
 
 /// `program` with the identities applied, to be run and not differentiated any more.
@@ -105,8 +109,9 @@ pub fn simplify(program: &Program) -> Result<Program> {
                     output,
                 };
                 match site.rewrite() {
-                    None => {
-                        repeated = site.repeated();
+                    None => break,
+                    Some(Action::Repeat(scalars, repeat)) => {
+                        repeated = Some((scalars, repeat));
                         break;
                     }
                     Some(Action::Use(atom)) => {
@@ -162,29 +167,6 @@ impl Site<'_> {
         REWRITES.iter().filter_map(|row| (row.apply)(self)).find(|action| self.keeps_type(action))
     }
 
-    /// Of an operation on elements whose operands all repeat a 0-d value: these values, and the op that repeats what it makes
-    /// of them. `op(broadcast(x), broadcast(y)) = broadcast(op(x, y))`, which is computed once.
-    fn repeated(&self) -> Option<(Atoms, Op)> {
-        let elementwise = matches!(
-            self.op,
-            Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::SelectN(_) | Op::ConvertElementType(_)
-        );
-        let shape = &self.output.as_array()?.shape;
-        if !elementwise || shape.is_empty() {
-            return None;
-        }
-        let scalar = |&atom: &Atom| match self.shape(atom)?.is_empty() {
-            true => Some(atom),
-            false => scalar_source(self, atom),
-        };
-        let scalars = self.inputs.iter().map(scalar).collect::<Option<Atoms>>()?;
-        let types: SmallVec<[Type; 3]> = scalars.iter().map(|atom| self.program.type_of(atom)).collect();
-        let repeat: Op = BroadcastInDim { shape: shape.clone(), broadcast_dimensions: Axes::new() }.into();
-        let once = self.op.infer(&types).ok()?;
-        let same = repeat.infer(&once).is_ok_and(|found| found.as_slice() == [self.output.clone()]);
-        same.then_some((scalars, repeat))
-    }
-
     fn keeps_type(&self, action: &Action) -> bool {
         match action {
             Action::Use(atom) => self.program.type_of(atom) == *self.output,
@@ -192,6 +174,12 @@ impl Site<'_> {
                 let types: SmallVec<[Type; 3]> =
                     inputs.iter().map(|atom| self.program.type_of(atom)).collect();
                 op.infer(&types).is_ok_and(|found| found.as_slice() == [self.output.clone()])
+            }
+            Action::Repeat(scalars, repeat) => {
+                let types: SmallVec<[Type; 3]> =
+                    scalars.iter().map(|atom| self.program.type_of(atom)).collect();
+                let repeated = self.op.infer(&types).and_then(|once| repeat.infer(&once));
+                repeated.is_ok_and(|found| found.as_slice() == [self.output.clone()])
             }
         }
     }
@@ -249,6 +237,25 @@ fn scalar_source(site: &Site<'_>, atom: Atom) -> Option<Atom> {
     let equation = site.definition(atom)?;
     let (Op::BroadcastInDim(_), [x]) = (&equation.op, equation.inputs.as_slice()) else { return None };
     site.shape(*x)?.is_empty().then_some(*x)
+}
+
+/// What is the same for all elements is computed once.
+fn repeated(site: &Site<'_>) -> Option<Action> {
+    let elementwise = matches!(
+        site.op,
+        Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::SelectN(_) | Op::ConvertElementType(_)
+    );
+    let shape = &site.output.as_array()?.shape;
+    if !elementwise || shape.is_empty() {
+        return None;
+    }
+    let scalar = |&atom: &Atom| match site.shape(atom)?.is_empty() {
+        true => Some(atom),
+        false => scalar_source(site, atom),
+    };
+    let scalars = site.inputs.iter().map(scalar).collect::<Option<Atoms>>()?;
+    let repeat = BroadcastInDim { shape: shape.clone(), broadcast_dimensions: Axes::new() };
+    Some(Action::Repeat(scalars, repeat.into()))
 }
 
 /// What leaves the other operand of `op` as it is, on the right or the left.
