@@ -187,6 +187,29 @@ mod x86 {
     }
 }
 
+/// Puts sums to their rows, or adds them to what is there.
+///
+/// # Safety
+/// `c` has `R` rows of `N` vectors, `c_step` apart, that nobody else uses. The machine has the instruction set of `V`.
+#[inline(always)]
+unsafe fn store<T, V: Lanes<T>, const R: usize, const N: usize>(
+    sums: &[[V; N]; R],
+    c: *mut T,
+    c_step: usize,
+    first: bool,
+) {
+    for (i, row) in sums.iter().enumerate() {
+        for (j, &sum) in row.iter().enumerate() {
+            // SAFETY: inside of the rows.
+            unsafe {
+                let to = c.add(i * c_step + j * V::COUNT);
+                let sum = if first { sum } else { V::load(to).add(sum) };
+                sum.store(to);
+            }
+        }
+    }
+}
+
 /// # Safety
 /// `a` has `R` rows of `terms` elements, [`ROW`] apart if `TERMS_ADJACENT`, else its terms are `a_step`
 /// apart; `b` has `terms` rows of `N` vectors, `b_step` apart; `c` has `R` rows of `N` vectors, `c_step`
@@ -218,13 +241,7 @@ unsafe fn block<T: Number, V: Lanes<T>, const R: usize, const N: usize, const TE
             a = a.wrapping_add(if TERMS_ADJACENT { 1 } else { a_step });
             b = b.wrapping_add(b_step);
         }
-        for (i, row) in sums.iter().enumerate() {
-            for (j, &sum) in row.iter().enumerate() {
-                let to = c.add(i * c_step + j * V::COUNT);
-                let sum = if first { sum } else { V::load(to).add(sum) };
-                sum.store(to);
-            }
-        }
+        store(&sums, c, c_step, first);
     }
 }
 
@@ -260,13 +277,7 @@ unsafe fn straight<T: Number, V: Lanes<T>, const R: usize, const N: usize>(
                 b = b.wrapping_add(b_step);
             }
         }
-        for (i, row) in sums.iter().enumerate() {
-            for (j, &sum) in row.iter().enumerate() {
-                let to = c.add(i * c_step + j * V::COUNT);
-                let sum = if first { sum } else { V::load(to).add(sum) };
-                sum.store(to);
-            }
-        }
+        store(&sums, c, c_step, first);
     }
 }
 
