@@ -128,10 +128,9 @@ def ndtri(p: ArrayLike) -> Array:
 
 @custom_jvp
 def _log_ndtr(x):
-    half = _half_erfcx(x)
-    beyond = choose(x > 1.0, half * exp_of_square(x, -0.5), 0.5 - 0.5 * lax.erf(_ROOT_HALF * x))
+    beyond = choose(x > 1.0, _tail(x), 0.5 - 0.5 * lax.erf(_ROOT_HALF * x))
     low = x < -1.0
-    below = lax.log(half) - 0.5 * x * x
+    below = lax.log(_half_erfcx(x)) - 0.5 * x * x
     return choose(low, below, lax.log1p(-choose(low, 0.5, beyond)))
 
 
