@@ -83,6 +83,18 @@ def _own(name, function, arrays, gradient=1, most=1 << 30):
     return [Case(name, function, arrays, gradient, most)]
 
 
+def _convolution(name, window, stride=1, groups=1):
+    """A convolution of pictures."""
+
+    def function(S, a, k):
+        numbers = ("NHWC", "HWIO", "NHWC")
+        return S.jax.lax.conv_general_dilated(
+            a, k, (stride, stride), "SAME", dimension_numbers=numbers, feature_group_count=groups
+        )
+
+    return _own(name, function, lambda n: [images(n), numbers(9, shape=window)], 2)
+
+
 def _numpy():
     one, two = (lambda n: [numbers(n)]), (lambda n: [numbers(n), numbers(n + 1)[:n]])
     table, pair = (lambda n: [square(n)]), (lambda n: [square(n), square(n)[::-1].copy()])
@@ -330,30 +342,9 @@ def _lax():
         lambda S, a: S.jax.lax.reduce_window(a, 0.0, S.jax.lax.add, (3, 3), (1, 1), "SAME"),
         table,
     )
-    cases += _own(
-        "lax.conv 3x3",
-        lambda S, a, k: S.jax.lax.conv_general_dilated(
-            a, k, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-        ),
-        lambda n: [images(n), numbers(9, shape=(3, 3, 8, 8))],
-        2,
-    )
-    cases += _own(
-        "lax.conv depthwise",
-        lambda S, a, k: S.jax.lax.conv_general_dilated(
-            a, k, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"), feature_group_count=8
-        ),
-        lambda n: [images(n), numbers(9, shape=(3, 3, 1, 8))],
-        2,
-    )
-    cases += _own(
-        "lax.conv 1x1, stride 2",
-        lambda S, a, k: S.jax.lax.conv_general_dilated(
-            a, k, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-        ),
-        lambda n: [images(n), numbers(9, shape=(1, 1, 8, 16))],
-        2,
-    )
+    cases += _convolution("lax.conv 3x3", (3, 3, 8, 8))
+    cases += _convolution("lax.conv depthwise", (3, 3, 1, 8), groups=8)
+    cases += _convolution("lax.conv 1x1, stride 2", (1, 1, 8, 16), stride=2)
     cases += _own(
         "lax.conv 1-d, 7",
         lambda S, a, k: S.jax.lax.conv_general_dilated(a, k, (1,), "SAME", dimension_numbers=("NWC", "WIO", "NWC")),
