@@ -14,7 +14,7 @@
 //! measured over every 13th float) and in 64 bits (measured over samples), over all
 //! finite arguments; where lgamma and digamma cancel on the negative axis it is the
 //! absolute error that is small. Without fused operations: 3 units. Subnormal results may be rounded twice
-//! or flushed. `cargo run -p ferrax-ir --example ulp` measures, `tests/math.rs` tests.
+//! or flushed. `cargo run -p ferrax-ir --example ulp` measures, `tests/all/math.rs` tests.
 
 mod coefficients;
 mod emit;
