@@ -232,3 +232,33 @@ def test_gradients_of_log_densities(name, place):
     # In the beta-binomial distribution terms of 1 / b cancel.
     bound = 400 if (name, place) == ("betabinom", 3) else 12
     check(Row(gradient, slope, of.regions, bound, bound, 1.0), 2, gradient=True)
+
+
+# Few and many, below and from 8 on, on either side.
+SCALARS = [("gamma", (2.5,)), ("gamma", (20.0,)), ("chi2", (1.0,)), ("chi2", (40.0,)), ("beta", (2.5, 3.0)),
+           ("beta", (20.0, 3.0)), ("beta", (0.5, 30.0)), ("beta", (20.0, 30.0))]  # fmt: skip
+
+
+@pytest.mark.parametrize("name,parameters", SCALARS, ids=[f"{n}-{'-'.join(map(str, p))}" for n, p in SCALARS])
+def test_scalar_parameters(name, parameters):
+    """What scalars choose is what arrays select, with derivatives of order 1 and 2, jitted and batched."""
+    call = getattr(stats, name).logpdf
+    x = jnp.asarray(np.linspace(0.02, 0.98, 9, dtype=np.float32))
+    arrays = [jnp.full(x.shape, p, np.float32) for p in parameters]
+    scalars = [np.float32(p) for p in parameters]
+    places = tuple(range(len(parameters) + 1))
+
+    def all_orders(*arguments):
+        first = ferrax.grad(lambda *args: jnp.sum(call(*args)), places)
+        second = ferrax.grad(lambda *args: sum(jnp.sum(slope) for slope in first(*args)), places)
+        sums = [jnp.sum(slope) for slope in (*first(*arguments), *second(*arguments))]
+        return call(*arguments), sums
+
+    expected = all_orders(x, *arrays)
+    batched = ferrax.vmap(call, in_axes=(None, *[0] * len(arrays)))(x, *arrays)
+    for found in (all_orders(x, *scalars), ferrax.jit(all_orders)(x, *scalars)):
+        ferrax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=3e-5, atol=1e-5), found, expected)
+    np.testing.assert_array_equal(batched, np.broadcast_to(expected[0], batched.shape))
+    ends = call(jnp.asarray([-1.0, 0.0, 1.0, 2.0, np.inf, np.nan], np.float32), *scalars)
+    repeated = call(jnp.asarray([-1.0, 0.0, 1.0, 2.0, np.inf, np.nan], np.float32), *[array[:6] for array in arrays])
+    np.testing.assert_allclose(ends, repeated, rtol=1e-6)

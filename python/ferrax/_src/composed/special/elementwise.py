@@ -17,6 +17,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import Array, ShapedArray, as_array
 from ferrax._src.core.primitives import Primitive, axis_primitive_batchers
 from ferrax._src.lax import api as lax
+from ferrax._src.lax.control_flow.conditionals import cond
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.transforms.batching_rules import defbroadcasting
 from ferrax._src.transforms.composites import composite
@@ -110,6 +111,14 @@ def choose(condition: Any, x: Any, y: Any) -> Any:
     elif not isinstance(y, Array):
         y = lax.full_like(x, y)
     return lax.select(condition, x, y)
+
+
+def where(condition: Any, x: Callable[[], Any], y: Callable[[], Any]) -> Any:
+    """`x()` where the condition holds, else `y()`: arrays of one shape. A condition that is a scalar, as parameters of
+    distributions mostly are, chooses which is computed at all; both are sound where they are not chosen."""
+    if condition.ndim == 0:
+        return cond(condition, x, y)
+    return choose(*of_one_shape(condition, x(), y()))
 
 
 def polynomial(coefficients: Sequence[float], x: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ferrax._src.composed.special.elementwise import choose, is_double, polynomial
+from ferrax._src.composed.special.elementwise import choose, is_double, of_one_shape, polynomial, where
 from ferrax._src.lax import api as lax
 from ferrax._src.transforms.custom_jvp import custom_jvp
 
@@ -143,42 +143,68 @@ def log_poisson_density(a: Any, x: Any) -> Any:
 
 
 def log_gamma_density(a: Any, x: Any) -> Any:
-    """`log(x^(a - 1) e^-x / Gamma(a))` for positive `a` and `x` that is not negative."""
+    """`log(x^(a - 1) e^-x / Gamma(a))` for positive `a` and `x` that is not negative; see `where`."""
     large = a >= 8.0
-    some = choose(large, a, 8.0)
-    inside = (x > 0.0) & (x < np.inf)
-    at = choose(inside, x, 1.0)
-    saddle = log_poisson_density(some, at) + lax.log(some / at)
-    few = choose(large, 1.0, a)
-    direct = (few - 1.0) * lax.log(at) - at - lax.lgamma(few)
-    found = choose(large, saddle, direct)
+
+    def parts(parameter):
+        parameter, at = of_one_shape(parameter, x)
+        return parameter, choose((at > 0.0) & (at < np.inf), at, 1.0)
+
+    def saddle():
+        some, at = parts(choose(large, a, 8.0))
+        density = _log_saddle_point(some, at) - 0.5 * lax.log(2 * math.pi * some)
+        return density + lax.log(some / at)
+
+    def direct():
+        few, at = parts(choose(large, 1.0, a))
+        return (few - 1.0) * lax.log(at) - at - lax.lgamma(few)
+
+    found = where(large, saddle, direct)
+    a, x = of_one_shape(a, x)
     start = choose(a < 1.0, np.inf, choose(a == 1.0, 0.0, lax.full_like(x, -np.inf)))
-    return choose(inside, found, choose(x == 0.0, start, -x))
+    return choose((x > 0.0) & (x < np.inf), found, choose(x == 0.0, start, -x))
 
 
-def _binomial_parts(a, b, x, y):
-    """Which parameters are from 8 on, and the logarithm of `binomial_density`, that is
-    `exponent + log(square) / 2`, where both are and where one is."""
-    a_large, b_large = a >= 8.0, b >= 8.0
-    # Both large.
-    p, q = choose(a_large, a, 8.0), choose(b_large, b, 8.0)
+def _both_large(p, q, x, y):
+    """The logarithm of `binomial_density` for parameters from 8 on: `exponent + log(square) / 2`."""
     n = p + q
     gap = q * x - p * y
     exponent = _exponent(p, n * x, gap / p) + _exponent(q, n * y, -gap / q)
     rest = stirling_remainder(n) - stirling_remainder(p) - stirling_remainder(q)
-    both, square = exponent + rest, n / p / q * (1 / (2 * math.pi))
-    # One large, with the quotient of gamma functions by Stirling's formula.
-    p, q = choose(a_large, 1.0, a), choose(b_large, 1.0, b)
-    few, many = (
-        choose(a_large, q, p),
-        choose(a_large, choose(a_large, a, 8.0), choose(b_large, b, 8.0)),
-    )
-    u, v = choose(a_large, y, x), choose(a_large, x, y)
+    return exponent + rest, n / p / q * (1 / (2 * math.pi))
+
+
+def _one_large(few, many, u, v):
+    """The logarithm of `binomial_density` for one parameter from 8 on, with the quotient of gamma functions by
+    Stirling's formula."""
     n = few + many
     exponent = times_log(few, lax.log(u * many)) + many * _log_of_rest(u, v)
     exponent = exponent + (n + 0.5) * lax.log1p(few / many) - few
     rest = stirling_remainder(n) - stirling_remainder(many) - lgamma1p(few)
-    return a_large, b_large, both, square, exponent + rest
+    return exponent + rest
+
+
+def _by_size(a, b, x, y, both, one, none):
+    """`both`, `one` or `none` of what they are for: as many parameters as are from 8 on; see `where`. The others, which
+    are computed with where it is another that counts, have parameters that are as large, or small."""
+    a_large, b_large = a >= 8.0, b >= 8.0
+
+    def large():
+        return of_one_shape(choose(a_large, a, 8.0), choose(b_large, b, 8.0), x, y)
+
+    def small():
+        return of_one_shape(choose(a_large, 1.0, a), choose(b_large, 1.0, b), x, y)
+
+    def by_one():
+        (many_a, many_b, *_), (few_a, few_b, at, rest) = large(), small()
+        first, _ = of_one_shape(a_large, at)
+        few, many = choose(first, few_b, few_a), choose(first, many_a, many_b)
+        return one(few, many, choose(first, rest, at), choose(first, at, rest))
+
+    def not_both():
+        return where(a_large | b_large, by_one, lambda: none(*small()))
+
+    return where(a_large & b_large, lambda: both(*large()), not_both)
 
 
 def _log_of_rest(u, v):
@@ -189,26 +215,60 @@ def _log_of_rest(u, v):
 
 def binomial_density(a: Any, b: Any, x: Any, y: Any) -> Any:
     """`x^a y^b Gamma(a + b + 1) / (Gamma(a + 1) Gamma(b + 1))` for numbers that are not negative, with
-    `x + y = 1`.
+    `x + y = 1`; see `where`.
 
     As with `poisson_density`, large parameters are in saddle-point form: DiDonato and Morris, ACM TOMS 18
     (1992).
     """
-    a_large, b_large, both, square, mixed = _binomial_parts(a, b, x, y)
-    p, q = choose(a_large, 1.0, a), choose(b_large, 1.0, b)
-    small = lax.pow(x, p) * lax.pow(y, q) * lax.exp(lgamma1p(p + q) - lgamma1p(p) - lgamma1p(q))
-    large = lax.exp(both) * lax.sqrt(square)
-    return choose(a_large & b_large, large, choose(a_large | b_large, lax.exp(mixed), small))
+
+    def both(p, q, x, y):
+        exponent, square = _both_large(p, q, x, y)
+        return lax.exp(exponent) * lax.sqrt(square)
+
+    def none(p, q, x, y):
+        return lax.pow(x, p) * lax.pow(y, q) * lax.exp(lgamma1p(p + q) - lgamma1p(p) - lgamma1p(q))
+
+    return _by_size(a, b, x, y, both, lambda *parts: lax.exp(_one_large(*parts)), none)
 
 
 def log_binomial_density(a: Any, b: Any, x: Any, y: Any) -> Any:
     """The logarithm of `binomial_density`."""
-    a_large, b_large, both, square, mixed = _binomial_parts(a, b, x, y)
-    p, q = choose(a_large, 1.0, a), choose(b_large, 1.0, b)
-    powers = times_log(p, _log_of_rest(y, x)) + times_log(q, _log_of_rest(x, y))
-    small = powers + (lgamma1p(p + q) - lgamma1p(p) - lgamma1p(q))
-    large = both + 0.5 * lax.log(square)
-    return choose(a_large & b_large, large, choose(a_large | b_large, mixed, small))
+
+    def none(p, q, x, y):
+        powers = times_log(p, _log_of_rest(y, x)) + times_log(q, _log_of_rest(x, y))
+        return powers + (lgamma1p(p + q) - lgamma1p(p) - lgamma1p(q))
+
+    return _by_size(a, b, x, y, _log_both_large, _one_large, none)
+
+
+def _log_both_large(p, q, x, y):
+    exponent, square = _both_large(p, q, x, y)
+    return exponent + 0.5 * lax.log(square)
+
+
+def log_beta_density(a: Any, b: Any, x: Any) -> Any:
+    """`log(x^(a - 1) (1 - x)^(b - 1) / B(a, b))` for positive `a` and `b`; see `where`."""
+    inside = (x > 0.0) & (x < 1.0)
+    some = choose(inside, x, 0.5)
+
+    def with_roots(density):
+        # Of x^a (1 - x)^b Gamma(a + b + 1) / (Gamma(a + 1) Gamma(b + 1)).
+        def of_beta(p, q, x, y):
+            return density(p, q, x, y) + (lax.log(p / (p + q)) + lax.log(q)) - lax.log(x) - lax.log(y)
+
+        return of_beta
+
+    def none(p, q, x, y):
+        constant = lgamma1p(p + q) - lgamma1p(p) - lgamma1p(q) + (lax.log(p / (p + q)) + lax.log(q))
+        return (p - 1.0) * lax.log(x) + (q - 1.0) * lax.log1p(-x) + constant
+
+    found = _by_size(a, b, some, 1.0 - some, with_roots(_log_both_large), with_roots(_one_large), none)
+    a, b, x, inside = of_one_shape(a, b, x, inside)
+    # At the ends, where the other power is 1.
+    low, high = x == 0.0, x == 1.0
+    power, other = choose(low, a, b), choose(low, b, a)
+    end = choose(power == 1.0, lax.log(other), choose(power < 1.0, np.inf, lax.full_like(x, -np.inf)))
+    return choose(inside, found, choose(low | high, end, choose(x == x, -np.inf, x)))
 
 
 def log_beta_quotient(p: Any, q: Any) -> Any:

@@ -32,6 +32,7 @@ from ferrax._src.composed.special.elementwise import choose, elementwise, is_dou
 from ferrax._src.composed.special.gamma_parts import (
     binomial_density,
     log_beta_quotient,
+    log_beta_density,
     log_binomial_density,
 )
 from ferrax._src.core import Array
@@ -218,20 +219,6 @@ def _no_derivative(name, *_):
     raise ValueError(
         f"betainc has no derivative in {name}; stop_gradient({name}) makes it a constant"
     )
-
-
-def log_beta_density(a, b, x):
-    """The logarithm of `x^(a-1) (1-x)^(b-1) / B(a, b)` of arrays of one shape: that of the beta distribution."""
-    inside = (x > 0.0) & (x < 1.0)
-    some = choose(inside, x, 0.5)
-    rest = 1.0 - some
-    scale = lax.log(a / (a + b)) + lax.log(b)
-    found = log_binomial_density(a, b, some, rest) + scale - lax.log(some) - lax.log(rest)
-    # At the ends, where the other power is 1.
-    low, high = x == 0.0, x == 1.0
-    power, other = choose(low, a, b), choose(low, b, a)
-    end = choose(power == 1.0, lax.log(other), choose(power < 1.0, np.inf, lax.full_like(x, -np.inf)))
-    return choose(inside, found, choose(low | high, end, choose(x == x, -np.inf, x)))
 
 
 def _density(t, a, b, x):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ferrax._src.base import dtypes
-from ferrax._src.composed.special.elementwise import broadcast
+from ferrax._src.composed.special.elementwise import of_one_shape
 from ferrax._src.core import Array
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.elementwise import _convert_element_type
@@ -34,19 +34,20 @@ def real_arguments(name: str, *args: Any, error: type[Exception] = ValueError) -
     return arrays
 
 
-def apply(body: Any, arrays: list[Array], weak: bool = False) -> Any:
-    """`body(*arrays)` of promoted arrays, as one program. With `weak` the result of weakly typed arrays is
-    that, too."""
-    return _applied(body, weak, *arrays)
+def apply(body: Any, arrays: list[Array], weak: bool = False, repeated: bool = True) -> Any:
+    """`body(*arrays)` of promoted arrays, as one program: of one shape, or unless `repeated` as they are. With `weak` the
+    result of weakly typed arrays is that, too."""
+    return _applied(body, weak, repeated, *arrays)
 
 
-@jit(static_argnums=(0, 1), inline=True)
-def _applied(body, weak, *arrays):
-    shape = lax.broadcast_shapes(*(x.shape for x in arrays))
+@jit(static_argnums=(0, 1, 2), inline=True)
+def _applied(body, weak, repeated, *arrays):
     dtype = arrays[0].dtype
     weak = weak and all(x.weak_type for x in arrays)
     wide = np.dtype(np.float32) if dtype.itemsize < 4 else dtype
-    results = body(*(_convert_element_type(broadcast(x, shape), wide, False) for x in arrays))
+    if repeated:
+        arrays = of_one_shape(*arrays)
+    results = body(*(_convert_element_type(x, wide, False) for x in arrays))
 
     def narrow(result):
         real = is_complex(arrays[0]) and not is_complex(result)

@@ -7,10 +7,10 @@ import numpy as np
 from ferrax._src.composed.special.incomplete_beta import (
     betainc,
     betaincc,
-    log_beta_density,
     log_betainc,
     log_betaincc,
 )
+from ferrax._src.composed.special.gamma_parts import log_beta_density
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
@@ -36,7 +36,7 @@ def logpdf(
     """
     x, a, b, loc, scale = promote_args_inexact("beta.logpdf", x, a, b, loc, scale)
     y = (x - loc) / scale
-    log_probs = apply(log_beta_density, [a, b, y], weak=True) - lax.log(scale)
+    log_probs = apply(log_beta_density, [a, b, y], weak=True, repeated=False) - lax.log(scale)
     log_probs = jnp.where((x > loc + scale) | (x < loc), -np.inf, log_probs)
     return jnp.where((a <= 0) | (b <= 0) | (scale <= 0), np.nan, log_probs)
 

@@ -31,7 +31,7 @@ def logpdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
     outside = x < loc
     # Finite where it is not used, for the sake of derivatives.
     half = jnp.where(outside, 1, (x - loc) / scale / 2)
-    log_probs = apply(log_gamma_density, [df / 2, half], weak=True) - lax.log(2 * scale)
+    log_probs = apply(log_gamma_density, [df / 2, half], weak=True, repeated=False) - lax.log(2 * scale)
     return jnp.where(outside, -np.inf, log_probs)
 
 

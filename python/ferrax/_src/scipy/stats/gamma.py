@@ -31,7 +31,7 @@ def logpdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
     outside = x < loc
     # Finite where it is not used, for the sake of derivatives.
     y = jnp.where(outside, 1, (x - loc) / scale)
-    log_probs = apply(log_gamma_density, [a, y], weak=True) - lax.log(scale)
+    log_probs = apply(log_gamma_density, [a, y], weak=True, repeated=False) - lax.log(scale)
     return jnp.where(outside, -np.inf, log_probs)
 
 
