@@ -2,6 +2,7 @@
 picked by several indices, patches of convolutions, halves. Values are whole numbers, so that NumPy's are equal."""
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ def whole(*shape, dtype="float32", low=-50, high=50):
 def equal(got, wanted):
     got = np.asarray(got)
     assert got.shape == wanted.shape and got.dtype == wanted.dtype
+    if wanted.dtype == jnp.bfloat16:  # NumPy does not see its NaN
+        got, wanted = got.astype(np.float32), wanted.astype(np.float32)
     np.testing.assert_array_equal(got, wanted)
 
 
@@ -245,3 +248,95 @@ def test_greatest_common_divisors(dtype):
         equal(jnp.gcd(a, b), np.gcd(a, b))
         equal(ferrax.vmap(jnp.gcd)(a, b), np.gcd(a, b))
         equal(jnp.gcd(a[:, None], b[None]), np.gcd(a[:, None], b[None]))
+
+
+FOLDS = {
+    "sum": (np.add, ["float32", "bfloat16", "int32", "complex64"]),
+    "prod": (np.multiply, ["float32", "int32"]),
+    "max": (np.maximum, ["float32", "bfloat16", "int8"]),
+    "min": (np.minimum, ["float32", "uint32"]),
+    "any": (np.logical_or, ["bool"]),
+    "all": (np.logical_and, ["bool"]),
+}
+
+
+@pytest.mark.parametrize("terms", range(1, 9))
+@pytest.mark.parametrize("kind", FOLDS)
+def test_few_terms_in_front(kind, terms):
+    """One after the other up to seven, on their own and between other operations, whose results are kept too."""
+    operation, dtypes = FOLDS[kind]
+
+    def fold(rows, dtype):
+        wide = np.float32 if dtype == jnp.bfloat16 else dtype
+        rows = [row.astype(wide) for row in rows]
+        if kind == "sum":
+            rows[0] = rows[0] + wide(0) if np.issubdtype(wide, np.inexact) else rows[0]
+        with np.errstate(all="ignore"):
+            return functools.reduce(operation, rows).astype(dtype)
+
+    if terms > 7 and kind in ("sum", "prod"):  # a tree, in test_sum_order
+        dtypes = ["int32"]
+    for name, width in itertools.product(dtypes, (1, 15, 16, 17, 1000, 70_001)):
+        dtype = jnp.dtype(name).type
+        x = RNG.standard_normal((terms, width)) * 3
+        x[:, ::5], x[0, ::7], x[-1, ::11] = -0.0, np.nan if name[0] in "fb" else 1, np.inf if name[0] in "f" else 2
+        x = x.astype(np.float32).astype(dtype)
+        f = functools.partial(getattr(jnp, kind), **({"dtype": dtype} if kind in ("sum", "prod") else {}))
+        equal(ferrax.jit(functools.partial(f, axis=0))(x), fold(x, dtype))
+        several = np.stack([x, x[::-1], x[::-1]])
+        equal(
+            ferrax.jit(functools.partial(f, axis=1))(several),
+            np.stack([fold(rows, dtype) for rows in several]),
+        )
+        if kind == "sum" and name != "complex64":
+            kept, total = ferrax.jit(lambda x, f=f: (x + x, f(x + x, axis=0) - x[0]))(x)
+            equal(kept, x + x)
+            equal(total, fold(x + x, dtype) - x[0])
+
+
+def test_few_terms_are_no_fold():
+    def plan(x, axis):
+        text = ferrax.jit(lambda x: jnp.sum(x * x, axis)).lower(x).compile().as_text()
+        return text[text.index("\nplan") :]
+
+    assert "accumulate" not in plan(whole(7, 16), 0)
+    assert "accumulate" not in plan(whole(2, 50, 3, 40), (0, 2))
+    assert "accumulate" in plan(whole(8, 16), 0)
+    assert "accumulate" in plan(whole(7, 15), 0)
+    assert "accumulate" in plan(whole(16, 7), 1)
+
+
+PADDED = {
+    "twice": (lambda x, y: x + x, 0, False),
+    "product": (lambda x, y: x * y, 0, False),
+    "difference": (lambda x, y: x - 3 * y, 0, False),
+    "negative": (lambda x, y: -x, 0, True),
+    "negative, minus zero": (lambda x, y: -x, -0.0, False),
+    "by one": (lambda x, y: x * y, 1, True),
+    "more": (lambda x, y: x + 1, 1, False),
+    "exponential": (lambda x, y: np.exp(x) if isinstance(x, np.ndarray) else jnp.exp(x), 0, True),
+    "quotient": (lambda x, y: x / y, 0, True),
+    "compared": (lambda x, y: x < y, False, False),
+    "equal": (lambda x, y: x == y, False, True),
+}
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_pads_of_what_is_the_same_outside(name):
+    """No choice where the padding is what zeros make: of loads alone, which are guarded."""
+    of, fill, chooses = PADDED[name]
+    for shape in [(1, 1), (5, 9), (130, 260), (3, 70_000), (700, 900)]:
+        x = whole(*shape) * 0.0 if name == "exponential" else whole(*shape)
+        y = whole(*shape, low=1)
+
+        def padded(x, y):
+            value = of(x, y)
+            return lax.pad(value, value.dtype.type(fill), ((1, 2, 0), (3, 1, 0)))
+
+        compiled = ferrax.jit(padded).lower(x, y).compile()
+        wanted = np.pad(of(x, y), ((1, 2), (3, 1)), constant_values=fill)
+        got = np.asarray(compiled(x, y))
+        equal(got, wanted)
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(wanted))
+        text = compiled.as_text()
+        assert ("select" in text[text.index("\nplan") :]) == chooses

@@ -32,3 +32,7 @@ pub fn of_element(equation: &Equation, output: DType) -> u32 {
 /// Steps of a loop that is written out, and instructions of a body where it is, at most.
 pub const UNROLLED_STEPS: usize = 4;
 pub const UNROLLED_CODE: usize = 256;
+/// Instructions of which it is asked what they make of zeros, at most.
+pub const OUTSIDE_CODE: usize = 32;
+/// Results side by side whose few terms are written out, at least.
+pub const UNROLLED_LINE: usize = 16;

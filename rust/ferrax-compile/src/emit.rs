@@ -8,20 +8,24 @@
 //! on as if it were, so that one pass finds all such variables of a group, and
 //! gives their list instead of a kernel.
 
+use std::collections::BTreeSet;
+
 use ferrax_ir::lowering::Follow;
+use ferrax_ir::scalar::reference::{Inputs, evaluate};
 use ferrax_ir::scalar::{Body, Reg, ScalarOp, ScalarType, Value};
 use ferrax_ir::{
     ArrayType, Atom, DType, Equation, Error, Scalar, Type, Var, View as OpView, internal_error,
     overflow_error,
 };
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::cost_model;
 use crate::draft::{Draft, Source};
 use crate::graph::{Class, Graph};
 use crate::group::{Group, Grouping, Item, Piece};
 use crate::index::{Indivisible, PerLoop, View};
+use crate::interpret::{FEW, operation};
 use crate::kernel::{Accumulator, AxisKind, Jumps, Launch, Load, Operand, Stage, Store, registers};
 
 /// Why emission stopped.
@@ -89,10 +93,11 @@ pub fn emit_group(
             }
             Err(Interrupt::Error(error)) => return Err(error),
             Ok(()) => {
-                return Ok(match emitter.unrolled(group, stored)? {
-                    Some(unrolled) => unrolled.finish(),
-                    None => emitter.finish(),
-                });
+                let unrolled = match emitter.unrolled(group, stored)? {
+                    None => emitter.few_terms(group, stored)?,
+                    found => found,
+                };
+                return Ok(unrolled.unwrap_or(emitter).finish());
             }
         }
     }
@@ -254,8 +259,97 @@ impl<'a> Emitter<'a> {
                 }
             }
         }
-        let small = unrolled.draft.body.instructions().len() <= cost_model::UNROLLED_CODE;
-        Ok((small && unrolled.without_index.is_empty()).then_some(unrolled))
+        Ok(unrolled.if_small())
+    }
+
+    /// The group without reduction loops, if these have few terms and lines of results: a term is an operation in registers
+    /// then, rather than a pass over memory. Of so few terms the tree is one after the other, so no bit changes.
+    fn few_terms(&self, group: &Group, stored: &[bool]) -> Result<Option<Emitter<'a>>, Error> {
+        let Draft { axes, extents, .. } = &self.draft;
+        let loops = |kind: AxisKind| (0..axes.len()).filter(move |&axis| axes[axis] == kind);
+        let terms: usize = loops(AxisKind::Reduction).map(|axis| extents[axis]).product();
+        let line = match axes.last() {
+            Some(AxisKind::Parallel) => extents[axes.len() - 1],
+            _ => 0,
+        };
+        if !(2..=FEW).contains(&terms) || line < cost_model::UNROLLED_LINE || !self.without_index.is_empty() {
+            return Ok(None);
+        }
+        let kept: PerLoop<usize> = loops(AxisKind::Parallel).map(|axis| extents[axis]).collect();
+        let whole = View::identity(extents);
+        let along = View {
+            strides: loops(AxisKind::Parallel).map(|axis| whole.strides[axis]).collect(),
+            ..View::identity(&kept)
+        };
+        let mut offsets: SmallVec<[i64; FEW]> = smallvec![0];
+        for axis in loops(AxisKind::Reduction) {
+            let (steps, stride) = (extents[axis] as i64, whole.strides[axis]);
+            let from = |offset: i64| (0..steps).map(move |step| offset + step * stride);
+            offsets = offsets.into_iter().flat_map(from).collect();
+        }
+        let views: Vec<View> = offsets.into_iter().map(|offset| View { offset, ..along.clone() }).collect();
+        let parallel = SmallVec::from_elem(AxisKind::Parallel, kept.len());
+        let mut unrolled = Emitter::new(self.graph, self.grouping, self.number, kept, parallel, false);
+        match unrolled.written_out(group, stored, &views) {
+            Ok(true) => Ok(unrolled.if_small()),
+            Ok(false) | Err(Interrupt::Split { .. }) => Ok(None),
+            Err(Interrupt::Error(error)) => Err(error),
+        }
+    }
+
+    /// Emits the group with a term at each of these views, if all its folds have operations.
+    fn written_out(&mut self, group: &Group, stored: &[bool], terms: &[View]) -> Emitted<bool> {
+        let whole = self.identity();
+        for item in &group.items {
+            let values: SmallVec<[(Value, &View); FEW]> = match item {
+                Item::Main(var) => {
+                    let of = |view| Ok((self.define(*var, view)?, view));
+                    terms.iter().map(of).collect::<Emitted<_>>()?
+                }
+                Item::Epilogue(var) => smallvec![(self.define(*var, &whole)?, &whole)],
+                Item::Reduce(var) => match self.few(*var, terms)? {
+                    Some(value) => smallvec![(value, &whole)],
+                    None => return Ok(false),
+                },
+                Item::Piece(_) => return Ok(false),
+            };
+            let (Item::Main(var) | Item::Epilogue(var) | Item::Reduce(var)) = item else { continue };
+            for (value, view) in values {
+                self.remember(*var, view, value);
+                if stored[var.index()] {
+                    self.store(*var, value, view.clone());
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// What becomes of few terms, at these views; none if that is no operation's.
+    fn few(&mut self, var: Var, views: &[View]) -> Emitted<Option<Value>> {
+        let Some((op, identity)) = operation(self.graph.reduction_of(var)?.kind) else { return Ok(None) };
+        let mut results: SmallVec<[Reg; 2]> = SmallVec::new();
+        for (number, view) in views.iter().enumerate() {
+            for (part, term) in self.term(var, view)?.into_iter().enumerate() {
+                let ty = self.draft.body.type_of(term);
+                match (number, op, identity) {
+                    // A sum of negative zeros is none.
+                    (0, ScalarOp::Add, Some(zero)) => {
+                        let Value::Real(zero) = self.literal(Scalar::from_f64(ty.dtype(), zero)) else {
+                            return Err(internal_error!("a register of two parts").into());
+                        };
+                        results.push(self.body().push(op, ty, &[zero, term]));
+                    }
+                    (0, ..) => results.push(term),
+                    _ => results[part] = self.body().push(op, ty, &[results[part], term]),
+                }
+            }
+        }
+        self.reduced(var, &results).map(Some)
+    }
+
+    fn if_small(self) -> Option<Emitter<'a>> {
+        let small = self.draft.body.instructions().len() <= cost_model::UNROLLED_CODE;
+        (small && self.without_index.is_empty()).then_some(self)
     }
 
     fn remember(&mut self, var: Var, view: &View, value: Value) {
@@ -287,32 +381,40 @@ impl<'a> Emitter<'a> {
     }
 
     fn reduce(&mut self, var: Var) -> Emitted<Value> {
-        let Some((equation, _)) = self.graph.equation_of(var) else {
-            return Err(internal_error!("a reduction without equation").into());
-        };
         self.stage = Stage::Main;
-        let view = self.identity();
-        let input = self.atom(&equation.inputs[0], &view)?;
-        let input_dtype = self.graph.atom_dtype(&equation.inputs[0]);
-        let output_dtype = self.graph.dtypes[var.index()];
         let kind = self.graph.reduction_of(var)?.kind;
-        let input = match input {
-            Value::Real(reg) if kind.is_arg() && input_dtype == DType::Bool => {
-                Value::Real(self.body().convert(reg, ScalarType::U8))
-            }
-            other => other,
-        };
         let mut results: SmallVec<[Reg; 2]> = SmallVec::new();
-        for arg in registers(input) {
+        for arg in self.term(var, &self.identity())? {
             let ty = self.draft.body.type_of(arg);
             results.push(self.draft.accumulate(Accumulator { kind, ty, arg }));
         }
         self.stage = Stage::Epilogue;
-        let epilogue = &mut self.draft.epilogue;
-        Ok(match results.as_slice() {
+        self.reduced(var, &results)
+    }
+
+    /// A term of a reduction.
+    fn term(&mut self, var: Var, view: &View) -> Emitted<SmallVec<[Reg; 2]>> {
+        let Some((equation, _)) = self.graph.equation_of(var) else {
+            return Err(internal_error!("a reduction without equation").into());
+        };
+        let input = self.atom(&equation.inputs[0], view)?;
+        let is_bool = self.graph.atom_dtype(&equation.inputs[0]) == DType::Bool;
+        Ok(match input {
+            Value::Real(reg) if is_bool && self.graph.reduction_of(var)?.kind.is_arg() => {
+                smallvec![self.body().convert(reg, ScalarType::U8)]
+            }
+            other => registers(other),
+        })
+    }
+
+    /// The result of a reduction from what its terms became.
+    fn reduced(&mut self, var: Var, results: &[Reg]) -> Emitted<Value> {
+        let dtype = self.graph.dtypes[var.index()];
+        let is_arg = self.graph.reduction_of(var)?.kind.is_arg();
+        Ok(match results {
             [re, im] => Value::Complex(*re, *im),
-            [only] if kind.is_arg() => Value::Real(epilogue.convert(*only, ScalarType::of(output_dtype)?)),
-            [only] => Value::Real(epilogue.round_to(output_dtype, *only)),
+            [only] if is_arg => Value::Real(self.body().convert(*only, ScalarType::of(dtype)?)),
+            [only] => Value::Real(self.body().round_to(dtype, *only)),
             _ => return Err(internal_error!("a reduction of nothing").into()),
         })
     }
@@ -452,6 +554,55 @@ impl<'a> Emitter<'a> {
         let (load, view, jumps) = (Load { fill: Some(fill), ..*load }, view.clone(), jumps.clone());
         let source = self.source(load, &view, jumps);
         Some(Value::Real(self.draft.input(self.stage, source, 0, instruction.ty, &instruction.args)))
+    }
+
+    /// Whether `value` is `fill` outside of these guards as it is: a few operations make it of loads that are guarded so,
+    /// which read zero there.
+    pub fn is_outside(&mut self, value: Value, guards: &[(i64, i64)], fill: Scalar) -> Emitted<bool> {
+        let sources = &self.draft.sources;
+        let instructions = match self.stage {
+            Stage::Main => self.draft.body.instructions(),
+            Stage::Epilogue => self.draft.epilogue.instructions(),
+        };
+        let mut needed: BTreeSet<Reg> = registers(value).into_iter().collect();
+        let mut pending = needed.clone();
+        while let Some(reg) = pending.pop_last() {
+            for &arg in instructions[reg.0 as usize].args.iter().filter(|&&arg| needed.insert(arg)) {
+                pending.insert(arg);
+            }
+            if needed.len() > cost_model::OUTSIDE_CODE {
+                return Ok(false);
+            }
+        }
+        let within = |view: &View| {
+            view.ranges.iter().zip(guards).all(|(inner, outer)| outer.0 <= inner.0 && inner.1 <= outer.1)
+        };
+        let mut small = Body::default();
+        let mut known: FxHashMap<Reg, Reg> = FxHashMap::default();
+        for reg in needed {
+            let instruction = &instructions[reg.0 as usize];
+            let op = match instruction.op {
+                ScalarOp::Input { operand, .. } => match &sources[operand as usize] {
+                    Source::Load(Load { fill: None, .. }, view, _)
+                        if within(view) && instruction.args.is_empty() =>
+                    {
+                        ScalarOp::Const { bits: 0 }
+                    }
+                    _ => return Ok(false),
+                },
+                ScalarOp::Index { .. } | ScalarOp::Param { .. } | ScalarOp::Math(_) => return Ok(false),
+                op => op,
+            };
+            let args: SmallVec<[Reg; 3]> = instruction.args.iter().map(|arg| known[arg]).collect();
+            known.insert(reg, small.push(op, instruction.ty, &args));
+        }
+        let value = match value {
+            Value::Real(reg) => Value::Real(known[&reg]),
+            Value::Complex(re, im) => Value::Complex(known[&re], known[&im]),
+        };
+        let fill = small.literal(fill);
+        let found = evaluate(&small, &Inputs::default(), &[value, fill])?;
+        Ok(found[0] == found[1])
     }
 
     /// The code of a virtual variable, or of a root where it is defined.

@@ -264,10 +264,13 @@ impl Emitter<'_> {
         if restricted.is_empty() {
             return Ok(value);
         }
-        if let Atom::Literal(literal) = &equation.inputs[1]
-            && let Some(filled) = self.filled(value, &inner.ranges, literal.value)
-        {
-            return Ok(filled);
+        if let Atom::Literal(literal) = &equation.inputs[1] {
+            if let Some(filled) = self.filled(value, &inner.ranges, literal.value) {
+                return Ok(filled);
+            }
+            if self.is_outside(value, &inner.ranges, literal.value)? {
+                return Ok(value);
+            }
         }
         let fill = self.atom(&equation.inputs[1], &outside)?;
         let ranges = inner.ranges;
