@@ -512,8 +512,8 @@ FAULTS = [
     # Gathers, scatters and slices.
     Fault(
         "gather-begin", "gather: elements", KERNELS + "singles.rs",
-        "«base += first as isize * step;»",
-        "",
+        "let mut base = «first as isize * step»;",
+        "0",
         "keys of a batch that threads share, one of each: a share that begins within a line",
         TESTS + "test_moves.py::test_a_key_of_each_of_many_rows",
     ),

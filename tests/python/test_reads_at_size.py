@@ -304,6 +304,8 @@ def test_few_terms_are_no_fold():
     assert "accumulate" in plan(whole(8, 16), 0)
     assert "accumulate" in plan(whole(7, 15), 0)
     assert "accumulate" in plan(whole(16, 7), 1)
+    text = ferrax.jit(ferrax.grad(lambda x: jnp.sum(jnp.repeat(x, 3) ** 2))).lower(whole(40)).compile().as_text()
+    assert "accumulate" not in text, "all terms are one"
 
 
 PADDED = {

@@ -262,16 +262,13 @@ impl<'a> Emitter<'a> {
         Ok(unrolled.if_small())
     }
 
-    /// The group without reduction loops, if these have few terms and lines of results: a term is an operation in registers
+    /// The group without reduction loops, if these have few terms, and results are lines: a term is an operation in registers
     /// then, rather than a pass over memory. Of so few terms the tree is one after the other, so no bit changes.
     fn few_terms(&self, group: &Group, stored: &[bool]) -> Result<Option<Emitter<'a>>, Error> {
         let Draft { axes, extents, .. } = &self.draft;
         let loops = |kind: AxisKind| (0..axes.len()).filter(move |&axis| axes[axis] == kind);
         let terms: usize = loops(AxisKind::Reduction).map(|axis| extents[axis]).product();
-        let line = match axes.last() {
-            Some(AxisKind::Parallel) => extents[axes.len() - 1],
-            _ => 0,
-        };
+        let line = loops(AxisKind::Parallel).last().map_or(0, |axis| extents[axis]);
         if !(2..=FEW).contains(&terms) || line < cost_model::UNROLLED_LINE || !self.without_index.is_empty() {
             return Ok(None);
         }
@@ -291,6 +288,12 @@ impl<'a> Emitter<'a> {
         let parallel = SmallVec::from_elem(AxisKind::Parallel, kept.len());
         let mut unrolled = Emitter::new(self.graph, self.grouping, self.number, kept, parallel, false);
         match unrolled.written_out(group, stored, &views) {
+            // Terms that are side by side would be read from lines that are apart, unless they are one.
+            Ok(true)
+                if axes.last() == Some(&AxisKind::Reduction) && unrolled.loads.len() > self.loads.len() =>
+            {
+                Ok(None)
+            }
             Ok(true) => Ok(unrolled.if_small()),
             Ok(false) | Err(Interrupt::Split { .. }) => Ok(None),
             Err(Interrupt::Error(error)) => Err(error),

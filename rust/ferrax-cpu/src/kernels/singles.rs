@@ -97,19 +97,10 @@ impl Singles {
         mut visit: impl FnMut(usize, Option<isize>),
     ) {
         // What is visited is written through pointers that, for all the compiler knows, reach `self`.
-        let (clamp, last, stride, (length, step)) = (self.clamp, self.last, self.stride, self.inner);
-        let mut number = from;
-        while number < to {
-            let (mut line, first) = (number / length, number % length);
-            let end = to.min(number - first + length);
-            let mut base = 0;
-            for &(size, in_operand) in self.outer.iter().rev() {
-                base += (line % size) as isize * in_operand;
-                line /= size;
-            }
-            base += first as isize * step;
+        let (clamp, last, stride, step) = (self.clamp, self.last, self.stride, self.inner.1);
+        self.lines(from, to, |first, end, mut base| {
             if !self.more.is_empty() {
-                for first in (number..end).step_by(AHEAD) {
+                for first in (first..end).step_by(AHEAD) {
                     let mut places = [(0, true); AHEAD];
                     let places = &mut places[..AHEAD.min(end - first)];
                     // SAFETY: there are as many vectors of indices as elements.
@@ -119,10 +110,9 @@ impl Singles {
                     }
                     base += places.len() as isize * step;
                 }
-                number = end;
-                continue;
+                return;
             }
-            for number in number..end {
+            for number in first..end {
                 // SAFETY: `number` is below `to`, and there are as many indices as elements.
                 let index = unsafe { (*indices.add(number)).wide() };
                 if clamp {
@@ -134,6 +124,23 @@ impl Singles {
                 }
                 base += step;
             }
+        });
+    }
+
+    /// Visits the lines of elements `from..to`: the first, the end, and the first one's byte offset before an index is known.
+    #[inline(always)]
+    fn lines(&self, from: usize, to: usize, mut visit: impl FnMut(usize, usize, isize)) {
+        let (length, step) = self.inner;
+        let mut number = from;
+        while number < to {
+            let (mut line, first) = (number / length, number % length);
+            let end = to.min(number - first + length);
+            let mut base = first as isize * step;
+            for &(size, in_operand) in self.outer.iter().rev() {
+                base += (line % size) as isize * in_operand;
+                line /= size;
+            }
+            visit(number, end, base);
             number = end;
         }
     }
@@ -304,22 +311,56 @@ unsafe fn scatter<T: Copy, I: Index>(
 ) {
     let (operand, updates, width) = (arrays.operand, arrays.updates.cast::<T>(), arrays.width);
     let (indices, first, count) = (arrays.indices.cast::<I>(), columns.start, columns.len());
+    if width == 1 && singles.more.is_empty() {
+        singles.lines(0, singles.count(), |first, end, base| {
+            // SAFETY: lines have numbers below the count, which the indices and the updates have.
+            unsafe {
+                let line = (operand.offset(base).cast(), indices.add(first), updates.add(first));
+                scatter_line::<T, I>(singles, line, end - first, &combine);
+            }
+        });
+        return;
+    }
     // SAFETY: `each` gives offsets of lines inside the operand and numbers below the count, which the
     // indices and the lines of updates have. Updates come in order, so that repeated indices have one meaning.
     unsafe {
         singles.each(indices, 0, singles.count(), |number, offset| {
             let Some(offset) = offset else { return };
             let target = operand.offset(offset).cast::<T>();
-            if width == 1 {
-                *target = combine(*target, *updates.add(number));
-                return;
-            }
             let target = std::slice::from_raw_parts_mut(target.add(first), count);
             let line = std::slice::from_raw_parts(updates.add(number * width + first), count);
             for (target, &update) in target.iter_mut().zip(line) {
                 *target = combine(*target, update);
             }
         });
+    }
+}
+
+/// So many elements one after the other, with nothing else in registers.
+///
+/// # Safety
+/// As `scatter`: `line` is where the first element's index 0 is in the operand, its index and its update.
+#[inline(never)]
+unsafe fn scatter_line<T: Copy, I: Index>(
+    singles: &Singles,
+    line: (*mut u8, *const I, *const T),
+    count: usize,
+    combine: &impl Fn(T, T) -> T,
+) {
+    let (mut base, indices, updates) = line;
+    let (clamp, last, stride, step) = (singles.clamp, singles.last, singles.stride, singles.inner.1);
+    for number in 0..count {
+        // SAFETY: there are as many indices and updates, and what is not beyond the last index is inside the operand.
+        unsafe {
+            let index = (*indices.add(number)).wide();
+            // A negative one is beyond it, too.
+            if clamp || index as u64 <= last as u64 {
+                let index = if clamp { index.clamp(0, last) } else { index };
+                let target = base.offset(index as isize * stride).cast::<T>();
+                *target = combine(*target, *updates.add(number));
+            }
+        }
+        base = base.wrapping_offset(step);
     }
 }
 

@@ -12,7 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ferrax._src.composed.special.elementwise import choose, is_double, of_one_shape, polynomial, where
+from ferrax._src.composed.special.elementwise import (
+    choose,
+    is_double,
+    of_one_shape,
+    polynomial,
+    where,
+)
 from ferrax._src.lax import api as lax
 from ferrax._src.transforms.custom_jvp import custom_jvp
 
@@ -73,31 +79,36 @@ def lgamma1p(a: Any) -> Any:
     return choose(near, series * small - lax.log1p(small), lax.lgamma(1.0 + a))
 
 
-def deviance_over_square(mu: Any, ratio: Any) -> Any:
-    """`(mu - log(ratio)) / mu^2` for `mu = ratio - 1`, smooth and without cancellation about 0.
+def _deviance_series(mu: Any) -> Any:
+    """`(mu - log(1 + mu)) / mu^2` for `mu` from -1/2 to 1/2.
 
     With `r = mu / (2 + mu)` the logarithm is `2 artanh(r)`, whose first term differs from `mu` by
     `mu r` (Loader, Fast and accurate computation of binomial probabilities, 2000).
     """
+    weight = 1.0 / (2.0 + mu)
+    artanh = mu * weight
+    terms = [1.0 / (2 * k + 3) for k in range(16 if is_double(mu) else 7)]
+    return weight - 2.0 * weight * weight * artanh * polynomial(terms, artanh * artanh)
+
+
+def deviance_over_square(mu: Any, ratio: Any) -> Any:
+    """`(mu - log(ratio)) / mu^2` for `mu = ratio - 1`, smooth and without cancellation about 0."""
+    near = lax.abs(mu) < 0.5
+    large = choose(near, 1.0, mu)
+    return choose(near, _deviance_series(choose(near, mu, 0.0)), (mu - lax.log(ratio)) / large / large)
+
+
+def deviance(mu: Any, logarithm: Any) -> Any:
+    """`mu - logarithm`, which is `log(1 + mu)`, without cancellation about 0."""
     near = lax.abs(mu) < 0.5
     small = choose(near, mu, 0.0)
-    weight = 1.0 / (2.0 + small)
-    artanh = small * weight
-    terms = [1.0 / (2 * k + 3) for k in range(16 if is_double(mu) else 7)]
-    series = weight - 2.0 * weight * weight * artanh * polynomial(terms, artanh * artanh)
-    large = choose(near, 1.0, mu)
-    return choose(near, series, (mu - lax.log(ratio)) / large / large)
-
-
-def deviance(mu: Any, ratio: Any) -> Any:
-    """`mu - log(ratio)` for `mu = ratio - 1`; infinite for a ratio of 0."""
-    return choose(lax.abs(mu) < 0.5, mu * mu * deviance_over_square(mu, ratio), mu - lax.log(ratio))
+    return choose(near, small * small * _deviance_series(small), mu - logarithm)
 
 
 @custom_jvp
 def _exponent(a, m, mu):
     """`a - m + a log(m / a)` for `mu = m / a - 1`: how much less likely a is than the mean m."""
-    return -a * deviance(mu, m / a)
+    return -a * deviance(mu, lax.log(m / a))
 
 
 @_exponent.defjvp

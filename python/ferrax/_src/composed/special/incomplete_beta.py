@@ -31,8 +31,8 @@ from ferrax._src.base import dtypes
 from ferrax._src.composed.special.elementwise import choose, elementwise, is_double, of_one_shape
 from ferrax._src.composed.special.gamma_parts import (
     binomial_density,
-    log_beta_quotient,
     log_beta_density,
+    log_beta_quotient,
     log_binomial_density,
 )
 from ferrax._src.core import Array

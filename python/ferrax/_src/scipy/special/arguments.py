@@ -13,7 +13,6 @@ import numpy as np
 from ferrax._src.base import dtypes
 from ferrax._src.composed.special.elementwise import of_one_shape
 from ferrax._src.core import Array
-from ferrax._src.lax import api as lax
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.util import promote_args_inexact
@@ -35,8 +34,8 @@ def real_arguments(name: str, *args: Any, error: type[Exception] = ValueError) -
 
 
 def apply(body: Any, arrays: list[Array], weak: bool = False, repeated: bool = True) -> Any:
-    """`body(*arrays)` of promoted arrays, as one program: of one shape, or unless `repeated` as they are. With `weak` the
-    result of weakly typed arrays is that, too."""
+    """`body(*arrays)` of promoted arrays, as one program: of one shape, or unless `repeated` as they are. With
+    `weak` the result of weakly typed arrays is that, too."""
     return _applied(body, weak, repeated, *arrays)
 
 
@@ -45,9 +44,8 @@ def _applied(body, weak, repeated, *arrays):
     dtype = arrays[0].dtype
     weak = weak and all(x.weak_type for x in arrays)
     wide = np.dtype(np.float32) if dtype.itemsize < 4 else dtype
-    if repeated:
-        arrays = of_one_shape(*arrays)
-    results = body(*(_convert_element_type(x, wide, False) for x in arrays))
+    together = of_one_shape(*arrays) if repeated else arrays
+    results = body(*(_convert_element_type(x, wide, False) for x in together))
 
     def narrow(result):
         real = is_complex(arrays[0]) and not is_complex(result)

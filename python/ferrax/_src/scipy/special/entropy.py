@@ -21,11 +21,18 @@ from ferrax._src.scipy.special.arguments import apply, real_arguments
 from ferrax._src.transforms.custom_jvp import custom_jvp
 
 
+def _lost(quotient, difference, below):
+    """What `quotient`, near 1, has lost of `x / y` by rounding, if `difference` is `x - y` and `below` is y: as much
+    as its logarithm has lost, to first order."""
+    return difference / below - (quotient - 1.0)
+
+
 @custom_jvp
 def _logit(x):
-    # Of a quotient near 1 by what it differs by.
+    rest = 1.0 - x
+    quotient = x / rest
     near = lax.abs(x - 0.5) < 0.2
-    return choose(near, lax.log1p((2.0 * x - 1.0) / (1.0 - x)), lax.log(x / (1.0 - x)))
+    return lax.log(quotient) + choose(near, _lost(quotient, 2.0 * x - 1.0, rest), 0.0)
 
 
 @_logit.defjvp
@@ -137,8 +144,10 @@ def _rel_entr(p, q):
     both = (p > 0.0) & (q > 0.0)
     x, y = choose(both, p, 1.0), choose(both, q, 1.0)
     near = (x < 2.0 * y) & (y < 2.0 * x)
-    ratio = lax.log1p((x - y) / choose(near, y, 1.0))
-    found = x * choose(near, ratio, lax.log(x) - lax.log(y))
+    over, below = choose(near, x, 1.0), choose(near, y, 1.0)
+    quotient = over / below
+    rest = choose(near, _lost(quotient, over - below, below), -lax.log(y))
+    found = x * (lax.log(choose(near, quotient, x)) + rest)
     return choose(both, found, choose((p == 0.0) & (q >= 0.0), 0.0, lax.full_like(p, np.inf)))
 
 
@@ -172,7 +181,14 @@ def _kl_div(p, q):
     # Of numbers near each other the difference is the deviance, whose terms would cancel.
     near = (p < 2.0 * q) & (q < 2.0 * p) & (p < np.inf)
     x, y = choose(near, p, 1.0), choose(near, q, 1.0)
-    return choose(near, x * deviance((y - x) / x, y / x), _rel_entr(p, q) - p + q)
+    apart = (p > 0.0) & (q > 0.0) & ~near
+    above, below = choose(apart, p, 1.0), choose(apart, q, 1.0)
+    # One logarithm, of their quotient or of the first.
+    logarithm = lax.log(choose(near, y / x, above))
+    far = above * (logarithm - lax.log(below)) - p + q
+    found = choose(near, x * deviance((y - x) / x, logarithm), far)
+    limit = choose((p == 0.0) & (q >= 0.0), q, np.inf - p + q)
+    return choose(near | apart, found, limit)
 
 
 @custom_jvp

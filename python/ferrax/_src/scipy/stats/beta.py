@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from ferrax._src.composed.special.gamma_parts import log_beta_density
 from ferrax._src.composed.special.incomplete_beta import (
     betainc,
     betaincc,
     log_betainc,
     log_betaincc,
 )
-from ferrax._src.composed.special.gamma_parts import log_beta_density
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+from ferrax._src.base import dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
@@ -23,10 +26,8 @@ def ndtri(p: ArrayLike) -> Array:
 
 
 def log1p_square(x: Array) -> Array:
-    """`log(1 + x^2)`, also where the square overflows."""
+    """`log(1 + x^2)`, also where the square overflows: `2 log(|x|)` where 1 is nothing beside the square."""
     size = lax.abs(x)
-    far = size > 1
-    large = jnp.where(far, size, 1)
-    # At most 1, and smooth where x is 0: of what is far the inverse.
-    small = jnp.where(far, 1 / large, x)
-    return 2 * lax.log(large) + lax.log1p(lax.square(small))
+    far = size > 4 / math.sqrt(dtypes.finfo(x.dtype).eps)
+    logarithm = lax.log1p(jnp.where(far, size - 1, lax.square(jnp.where(far, 0, x))))
+    return jnp.where(far, 2, 1) * logarithm
