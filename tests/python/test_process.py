@@ -44,6 +44,7 @@ def test_forks_while_other_threads_compile_and_run():
         import ferrax, ferrax.numpy as jnp
 
         signal.alarm(100)
+        sys.setswitchinterval(1e-5)
         stop = threading.Event()
         big = jnp.ones(300_000)
 

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
+use crate::once::Once;
 use ferrax_ir::{ArrayType, Atom, Program, Var};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyList;
 use pyo3::{PyTraverseError, PyVisit};
 use rustc_hash::FxHashMap;
@@ -40,7 +40,7 @@ fn trace(
 pub struct TracedBody {
     traced: Traced,
     /// The program whose first inputs are what is captured.
-    loop_program: PyOnceLock<Py<PyProgram>>,
+    loop_program: Once<Py<PyProgram>>,
 }
 
 #[pymethods]
@@ -87,7 +87,7 @@ pub fn trace_body<'py>(
 ) -> PyResult<TracedBody> {
     let types: Vec<ArrayType> = types.iter().map(program::array_type).collect::<PyResult<_>>()?;
     let traced = trace(py, function, name, &types, names, values.as_deref())?;
-    Ok(TracedBody { traced, loop_program: PyOnceLock::new() })
+    Ok(TracedBody { traced, loop_program: Once::new() })
 }
 
 /// What each branch did to mutable arrays, and where in the union the values are that it captured.

@@ -2,10 +2,10 @@
 
 use std::ffi::c_void;
 
+use crate::once::intern;
 use ferrax_ir::{Atom, DType, Kind, Literal, Scalar, Sizes, Tensor};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyCapsule, PyComplex, PyFloat, PyInt};
 

@@ -7,11 +7,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use crate::once::intern;
 use ferrax_compile::device::{Attached, Buffer, Device, DeviceId, Memory, Runnable, Usage};
 use ferrax_compile::reference::Reference;
 use ferrax_ir::{Result, Tensor, device_error, internal_error};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 

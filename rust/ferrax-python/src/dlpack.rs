@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
+use crate::once::intern;
 use ferrax_compile::DeviceId;
 use ferrax_ir::tensor::{are_normal, normalise};
 use ferrax_ir::{DType, Sizes, Storage, Tensor};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 

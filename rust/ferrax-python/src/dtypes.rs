@@ -1,10 +1,10 @@
 //! Dtypes as Python sees them: NumPy's own, `ml_dtypes`' and those of keys, which Python makes and registers.
 
+use crate::once::Once;
+use crate::once::intern;
 use ferrax_ir::{DType, KeyImpl};
 use pyo3::exceptions::PyTypeError;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use rustc_hash::FxHashMap;
 
@@ -17,7 +17,7 @@ struct Table {
     numpy_dtype: Py<PyType>,
 }
 
-static TABLE: PyOnceLock<Table> = PyOnceLock::new();
+static TABLE: Once<Table> = Once::new();
 
 /// Makes what is made once.
 pub fn settle(py: Python<'_>) -> PyResult<()> {
@@ -50,16 +50,16 @@ fn table(py: Python<'_>) -> PyResult<&Table> {
 }
 
 /// Of the dtype objects of keys, by the number of the generator.
-static KEY_DTYPES: [PyOnceLock<(KeyImpl, Py<PyAny>)>; 256] = [const { PyOnceLock::new() }; 256];
+static KEY_DTYPES: [Once<(KeyImpl, Py<PyAny>)>; 256] = [const { Once::new() }; 256];
 /// Their class. Its objects know their number as `_number`.
-static KEY_CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-static FLOAT0: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static KEY_CLASS: Once<Py<PyType>> = Once::new();
+static FLOAT0: Once<Py<PyAny>> = Once::new();
 
 /// Registers the object that stands for the dtype without bytes.
 #[pyfunction]
 pub fn register_float0(py: Python<'_>, float0: Py<PyAny>) {
     // A second registration (a module reloaded) keeps the first.
-    let _ = FLOAT0.set(py, float0);
+    FLOAT0.keep(py, float0);
 }
 
 /// Registers the dtype object of the keys of a generator, which is defined if none has this name: gives
@@ -75,8 +75,8 @@ pub fn register_key_dtype(
     let py = object.py();
     let found = if define { KeyImpl::define(name, tag, &key_shape) } else { KeyImpl::named(name) };
     let key = found.py(py)?;
-    let _ = KEY_CLASS.set(py, object.get_type().unbind());
-    let _ = KEY_DTYPES[usize::from(key.number())].set(py, (key, object.clone().unbind()));
+    KEY_CLASS.keep(py, object.get_type().unbind());
+    KEY_DTYPES[usize::from(key.number())].keep(py, (key, object.clone().unbind()));
     Ok((key.number(), key.name()))
 }
 

@@ -4,14 +4,14 @@
 //! their own (tracer errors) live in `ferrax._src.errors` and are made from
 //! facts, so that their texts are in one place.
 
+use crate::once::Once;
+use crate::once::intern;
 use ferrax_ir::Error;
 use pyo3::exceptions::{
     PyIndexError, PyMemoryError, PyNameError, PyNotImplementedError, PyOverflowError, PyRuntimeError,
     PyTypeError, PyValueError,
 };
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 
 use crate::{interrupt, source};
 
@@ -75,7 +75,7 @@ where
 
 /// The module with the classes, which is imported once.
 pub fn module(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
-    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    static MODULE: Once<Py<PyModule>> = Once::new();
     let module = MODULE.get_or_try_init(py, || py.import("ferrax._src.base.errors").map(Bound::unbind))?;
     Ok(module.bind(py))
 }

@@ -6,14 +6,14 @@
 //! negative integers count from the end once. Reads of what is then out of
 //! bounds go there too; such updates are dropped.
 
+use crate::once::Once;
+use crate::once::intern;
 use ferrax_cpu::kernels::copy::byte_strides;
 use ferrax_cpu::strided::{self, Axis};
 use ferrax_ir::ops::Binary;
 use ferrax_ir::tensor::element_count;
 use ferrax_ir::{DType, Sizes, Tensor, internal_error};
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyEllipsis, PyInt, PyList, PySlice, PyTuple};
 use smallvec::SmallVec;
 
@@ -250,8 +250,9 @@ fn read<'py>(array: &Bound<'py, Array>, index: &Bound<'py, PyAny>) -> PyResult<O
 
 /// The function that reads with all other indices, which is imported once.
 pub fn general(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
-    static GENERAL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    GENERAL.import(py, "ferrax._src.numpy.indexing", "getitem")
+    static GENERAL: Once<Py<PyAny>> = Once::new();
+    let import = || Ok(py.import("ferrax._src.numpy.indexing")?.getattr("getitem")?.unbind());
+    GENERAL.get_or_try_init(py, import).map(|general| general.bind(py))
 }
 
 #[pymethods]

@@ -12,10 +12,10 @@ mod stats;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use crate::once::intern;
 use ferrax_cpu::generations::{Epoch, Generations};
 use ferrax_ir::{ArrayType, Op, Source, ops};
 use pyo3::exceptions::PyTypeError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};

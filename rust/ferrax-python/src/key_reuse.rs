@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
+use crate::once::intern;
 use ferrax_ir::{Atom, Builder, DType, Op, Program};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use smallvec::SmallVec;

@@ -21,6 +21,7 @@
 //! | `export` | programs as bytes |
 //! | `tree` | pytrees |
 //! | `process`, `persistent` | threads and memory of the process; programs on disk |
+//! | `once` | what is made once, also where processes fork |
 //! | `source`, `errors`, `tracebacks`, `interrupt` | the user's line, exceptions, what frames they show, Ctrl-C |
 
 pub mod array;
@@ -47,6 +48,7 @@ pub mod jit;
 pub mod key_reuse;
 pub mod memory_plan;
 pub mod nans;
+pub mod once;
 #[allow(unsafe_op_in_unsafe_fn, reason = "wrappers that pyo3 generates are spanned to the macro in it")]
 pub mod operators;
 pub mod pairwise;

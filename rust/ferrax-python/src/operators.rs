@@ -1,12 +1,12 @@
 //! Python's operators and conversions on arrays.
 
+use crate::once::intern;
 use ferrax_compile::device::{Buffer, DeviceId};
 use ferrax_ir::ops::{Binary, Compare, Unary};
 use ferrax_ir::tensor::element_count;
 use ferrax_ir::{DType, Tensor};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PySet, PyTuple};
 

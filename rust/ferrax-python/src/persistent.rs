@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::once::intern;
 use ferrax_cpu::persistent::{self, Settings};
 use pyo3::exceptions::PyOSError;
-use pyo3::intern;
 use pyo3::prelude::*;
 
 /// Folder, build, least time in seconds, least bytes of a file, most bytes of all.

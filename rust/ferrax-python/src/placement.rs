@@ -10,10 +10,10 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 
+use crate::once::intern;
 use ferrax_compile::DeviceId;
 use ferrax_ir::{Builder, Op, Program, Type};
 use pyo3::exceptions::{PyNotImplementedError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use rustc_hash::FxHashMap;

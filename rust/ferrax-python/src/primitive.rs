@@ -8,13 +8,13 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::once::Once;
 use ferrax_ir::rules::{Batch, Batched, Extents, Jvp, Lowering, Row, Rules, Transpose, Types, WithTangents};
 use ferrax_ir::shard_rule::{Cut, ShardRule};
 use ferrax_ir::{
     Atom, Builder, Effect, Effects, Extension, Op, Param, Program, Result, Tensor, Type, internal_error,
 };
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -80,7 +80,7 @@ fn interned(name: &str) -> &'static str {
 
 /// `ferrax._src.primitive_rules`, which is imported once.
 pub fn rules(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
-    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    static MODULE: Once<Py<PyModule>> = Once::new();
     let module = MODULE
         .get_or_try_init(py, || py.import("ferrax._src.transforms.primitive_rules").map(Bound::unbind))?;
     Ok(module.bind(py))

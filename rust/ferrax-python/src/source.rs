@@ -3,9 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use crate::once::intern;
 use ferrax_ir::{Source, SourceLine};
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use rustc_hash::{FxBuildHasher, FxHashMap};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::once::intern;
 use ferrax_ir::{Effect, Equation, Op, Program};
 use ferrax_transform::spmd::{self, Spec, Stated};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use rustc_hash::{FxHashMap, FxHashSet};

@@ -20,10 +20,10 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::once::intern;
 use ferrax_ir::op::View;
 use ferrax_ir::{ArrayType, Atom, Builder, Effect, Effects, Op, Program, Source, Type, Var, internal_error};
 use pyo3::exceptions::PyValueError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;

@@ -1,13 +1,13 @@
 //! Errors that native calls hand to the user's code, with the frames of the package taken out of their
 //! tracebacks (`ferrax._src.base.traceback_util`). Nothing happens where nothing failed.
 
+use crate::once::Once;
 use pyo3::exceptions::PyException;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTraceback;
 
-static FILTER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static FILTER: Once<Py<PyAny>> = Once::new();
 
 /// Adds `.filtered(py)` to what the user's code is given.
 pub trait Filtered: Sized {
@@ -37,7 +37,7 @@ fn filter(py: Python<'_>, error: PyErr) -> PyErr {
 /// Says what is called with each error, to change its traceback. The first function stays.
 #[pyfunction]
 pub fn set_error_filter(py: Python<'_>, filter: Py<PyAny>) {
-    let _ = FILTER.set(py, filter);
+    FILTER.keep(py, filter);
 }
 
 /// Sets the traceback with which `raise` raises the exception that is being handled once more. Before Python

@@ -1,8 +1,8 @@
 //! Donated arguments: which buffers a program can reuse, and giving them up.
 
+use crate::once::intern;
 use ferrax_ir::Type;
 use pyo3::exceptions::PyRuntimeError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use rustc_hash::{FxHashMap, FxHashSet};

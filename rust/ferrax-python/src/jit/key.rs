@@ -3,10 +3,10 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use crate::once::intern;
 use ferrax_ir::{ArrayType, DType, Sizes, Varying};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use rustc_hash::FxHasher;

@@ -4,10 +4,10 @@
 //! as its last inputs, and gives those that it writes as its last outputs. Each
 //! call reads them before and writes them afterwards.
 
+use crate::once::Once;
+use crate::once::intern;
 use pyo3::exceptions::PyValueError;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use smallvec::SmallVec;
 
@@ -18,13 +18,13 @@ use crate::trace::{self, Traced};
 
 pub(super) type Refs<'py> = Vec<(usize, Bound<'py, PyAny>)>;
 
-pub(super) static REF: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+pub(super) static REF: Once<Py<PyType>> = Once::new();
 
 /// Tells this module the class of mutable arrays.
 #[pyfunction]
 pub fn register_ref(class: Bound<'_, PyType>) {
     // The first class stays; there is one.
-    let _ = REF.set(class.py(), class.clone().unbind());
+    REF.keep(class.py(), class.clone().unbind());
 }
 
 pub(super) fn is_ref(leaf: &Bound<'_, PyAny>) -> bool {

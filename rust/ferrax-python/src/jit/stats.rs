@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pyo3::intern;
+use crate::once::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 

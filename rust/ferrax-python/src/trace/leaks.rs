@@ -5,8 +5,8 @@
 
 use std::cell::RefCell;
 
+use crate::once::intern;
 use ferrax_ir::Program;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use rustc_hash::FxHashMap;

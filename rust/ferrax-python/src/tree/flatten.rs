@@ -4,10 +4,11 @@
 //! they are visited, since a registered function may change the container). Depth is bounded, by
 //! Python's recursion limit and by `MAX_DEPTH`, so that cycles raise RecursionError.
 
+use crate::once::intern;
 use pyo3::exceptions::{PyRecursionError, PyTypeError, PyValueError};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyString, PyTuple};
-use pyo3::{ffi, intern};
 use smallvec::SmallVec;
 
 use super::Leaves;

@@ -1,12 +1,13 @@
 //! The Python face of pytrees: `PyTreeDef`, `PyTreeRegistry`, and the functions that
 //! `ferrax.tree_util` re-exports. All in the namespace `ferrax._core.pytree`.
 
+use crate::once::Once;
+use crate::once::intern;
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyIterator, PyList, PyString, PyTuple, PyType};
-use pyo3::{PyTraverseError, PyVisit, intern};
+use pyo3::{PyTraverseError, PyVisit};
 use smallvec::SmallVec;
 
 use super::flatten::{flatten_with, flatten_with_path, keyed_children, one_level, sorted_items};
@@ -421,7 +422,7 @@ impl PyTreeRegistry {
     /// The registry that all transformations use; what pickling it refers to.
     #[staticmethod]
     fn _default(py: Python<'_>) -> PyResult<Py<PyTreeRegistry>> {
-        static DEFAULT: PyOnceLock<Py<PyTreeRegistry>> = PyOnceLock::new();
+        static DEFAULT: Once<Py<PyTreeRegistry>> = Once::new();
         let make = || Py::new(py, PyTreeRegistry { registry: default_registry() });
         Ok(DEFAULT.get_or_try_init(py, make)?.clone_ref(py))
     }
