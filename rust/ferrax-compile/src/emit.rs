@@ -268,7 +268,7 @@ impl<'a> Emitter<'a> {
         let Draft { axes, extents, .. } = &self.draft;
         let loops = |kind: AxisKind| (0..axes.len()).filter(move |&axis| axes[axis] == kind);
         let terms: usize = loops(AxisKind::Reduction).map(|axis| extents[axis]).product();
-        let line = loops(AxisKind::Parallel).last().map_or(0, |axis| extents[axis]);
+        let line = loops(AxisKind::Parallel).next_back().map_or(0, |axis| extents[axis]);
         if !(2..=FEW).contains(&terms) || line < cost_model::UNROLLED_LINE || !self.without_index.is_empty() {
             return Ok(None);
         }

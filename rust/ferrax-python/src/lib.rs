@@ -48,7 +48,7 @@ pub mod jit;
 pub mod key_reuse;
 pub mod memory_plan;
 pub mod nans;
-pub mod once;
+mod once;
 #[allow(unsafe_op_in_unsafe_fn, reason = "wrappers that pyo3 generates are spanned to the macro in it")]
 pub mod operators;
 pub mod pairwise;
