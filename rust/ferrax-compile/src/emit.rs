@@ -561,7 +561,7 @@ impl<'a> Emitter<'a> {
 
     /// Whether `value` is `fill` outside of these guards as it is: a few operations make it of loads that are guarded so,
     /// which read zero there.
-    pub fn is_outside(&mut self, value: Value, guards: &[(i64, i64)], fill: Scalar) -> Emitted<bool> {
+    pub fn is_outside(&self, value: Value, guards: &[(i64, i64)], fill: Scalar) -> Emitted<bool> {
         let sources = &self.draft.sources;
         let instructions = match self.stage {
             Stage::Main => self.draft.body.instructions(),

@@ -5,12 +5,12 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use crate::once::intern;
 use ferrax_cpu::provenance::Watch;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::convert::Operand;
+use crate::once::intern;
 use crate::tracebacks::Filtered;
 use crate::{params, trace};
 

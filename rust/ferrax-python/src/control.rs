@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use crate::once::Once;
 use ferrax_ir::{ArrayType, Atom, Program, Var};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
@@ -16,6 +15,7 @@ use rustc_hash::FxHashMap;
 
 use crate::array::Array;
 use crate::errors::IntoPyResult;
+use crate::once::Once;
 use crate::program::{self, PyProgram};
 use crate::trace::{self, FrameKind, Traced};
 

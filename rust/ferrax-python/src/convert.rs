@@ -2,7 +2,6 @@
 
 use std::ffi::c_void;
 
-use crate::once::intern;
 use ferrax_ir::{Atom, DType, Kind, Literal, Scalar, Sizes, Tensor};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
@@ -11,6 +10,7 @@ use pyo3::types::{PyBool, PyCapsule, PyComplex, PyFloat, PyInt};
 
 use crate::array::{Array, Data};
 use crate::errors::IntoPyResult;
+use crate::once::intern;
 use crate::promote::{context, default_dtype};
 use crate::{checks, devices, dtypes, eager};
 

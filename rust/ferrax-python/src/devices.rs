@@ -7,7 +7,6 @@
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use crate::once::intern;
 use ferrax_compile::device::{Attached, Buffer, Device, DeviceId, Memory, Runnable, Usage};
 use ferrax_compile::reference::Reference;
 use ferrax_ir::{Result, Tensor, device_error, internal_error};
@@ -18,6 +17,7 @@ use smallvec::SmallVec;
 use crate::array::{Array, Concrete, Data};
 use crate::convert::Operand;
 use crate::errors::{IntoPyResult, to_py};
+use crate::once::intern;
 use crate::placement;
 use crate::program::PyProgram;
 use crate::tracebacks::Filtered;

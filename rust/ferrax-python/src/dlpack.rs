@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
-use crate::once::intern;
 use ferrax_compile::DeviceId;
 use ferrax_ir::tensor::{are_normal, normalise};
 use ferrax_ir::{DType, Sizes, Storage, Tensor};
@@ -21,6 +20,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::array::{Array, Data};
 use crate::eager;
 use crate::errors::IntoPyResult;
+use crate::once::intern;
 use crate::operators::conversion_error;
 use crate::promote::context;
 

@@ -1,7 +1,5 @@
 //! Dtypes as Python sees them: NumPy's own, `ml_dtypes`' and those of keys, which Python makes and registers.
 
-use crate::once::Once;
-use crate::once::intern;
 use ferrax_ir::{DType, KeyImpl};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -9,6 +7,7 @@ use pyo3::types::PyType;
 use rustc_hash::FxHashMap;
 
 use crate::errors::IntoPyResult;
+use crate::once::{Once, intern};
 
 /// NumPy dtype objects in the order of `DType::ALL`, then the key dtypes.
 struct Table {

@@ -4,8 +4,6 @@
 //! their own (tracer errors) live in `ferrax._src.errors` and are made from
 //! facts, so that their texts are in one place.
 
-use crate::once::Once;
-use crate::once::intern;
 use ferrax_ir::Error;
 use pyo3::exceptions::{
     PyIndexError, PyMemoryError, PyNameError, PyNotImplementedError, PyOverflowError, PyRuntimeError,
@@ -13,6 +11,7 @@ use pyo3::exceptions::{
 };
 use pyo3::prelude::*;
 
+use crate::once::{Once, intern};
 use crate::{interrupt, source};
 
 /// The Python exception for an IR error; names the user's line where one is known.

@@ -6,8 +6,6 @@
 //! negative integers count from the end once. Reads of what is then out of
 //! bounds go there too; such updates are dropped.
 
-use crate::once::Once;
-use crate::once::intern;
 use ferrax_cpu::kernels::copy::byte_strides;
 use ferrax_cpu::strided::{self, Axis};
 use ferrax_ir::ops::Binary;
@@ -23,6 +21,7 @@ use crate::convert::{self, Operand};
 use crate::eager;
 use crate::elementwise::{self, Promotion};
 use crate::errors::IntoPyResult;
+use crate::once::{Once, intern};
 use crate::placement;
 use crate::promote::result_type;
 use crate::trace;

@@ -12,7 +12,6 @@ mod stats;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::once::intern;
 use ferrax_cpu::generations::{Epoch, Generations};
 use ferrax_ir::{ArrayType, Op, Source, ops};
 use pyo3::exceptions::PyTypeError;
@@ -24,6 +23,7 @@ use smallvec::SmallVec;
 use crate::array::Array;
 use crate::checks;
 use crate::convert::{self, Operand};
+use crate::once::intern;
 use crate::placement;
 use crate::program::PyProgram;
 use crate::promote::{compilation_context, context};

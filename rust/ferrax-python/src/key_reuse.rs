@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use crate::once::intern;
 use ferrax_ir::{Atom, Builder, DType, Op, Program};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -13,6 +12,7 @@ use smallvec::SmallVec;
 use crate::array::Array;
 use crate::convert::Operand;
 use crate::errors::IntoPyResult;
+use crate::once::intern;
 use crate::program::PyProgram;
 use crate::trace::{self, Outputs};
 use crate::tracebacks::Filtered;

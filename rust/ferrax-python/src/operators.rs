@@ -1,6 +1,5 @@
 //! Python's operators and conversions on arrays.
 
-use crate::once::intern;
 use ferrax_compile::device::{Buffer, DeviceId};
 use ferrax_ir::ops::{Binary, Compare, Unary};
 use ferrax_ir::tensor::element_count;
@@ -14,6 +13,7 @@ use crate::array::{Array, Data};
 use crate::convert::{self, Operand};
 use crate::elementwise::{Promotion, binary, bind1, numpy_mixed};
 use crate::errors::IntoPyResult;
+use crate::once::intern;
 use crate::pairwise::Pairwise;
 use crate::{devices, dtypes, eager, functions, params, trace};
 

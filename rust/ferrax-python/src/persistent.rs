@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::once::intern;
 use ferrax_cpu::persistent::{self, Settings};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
+
+use crate::once::intern;
 
 /// Folder, build, least time in seconds, least bytes of a file, most bytes of all.
 type Given = (String, String, f64, u64, Option<u64>);

@@ -10,7 +10,6 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 
-use crate::once::intern;
 use ferrax_compile::DeviceId;
 use ferrax_ir::{Builder, Op, Program, Type};
 use pyo3::exceptions::{PyNotImplementedError, PyValueError};
@@ -23,6 +22,7 @@ use crate::array::{Array, Concrete};
 use crate::convert::Operand;
 use crate::devices;
 use crate::errors::IntoPyResult;
+use crate::once::intern;
 use crate::program::PyProgram;
 use crate::promote::compilation_context;
 use crate::trace;

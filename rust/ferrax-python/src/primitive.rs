@@ -8,7 +8,6 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::once::Once;
 use ferrax_ir::rules::{Batch, Batched, Extents, Jvp, Lowering, Row, Rules, Transpose, Types, WithTangents};
 use ferrax_ir::shard_rule::{Cut, ShardRule};
 use ferrax_ir::{
@@ -24,6 +23,7 @@ use crate::convert::{self, Operand};
 use crate::drops::Referred;
 use crate::eager;
 use crate::interrupt::stash;
+use crate::once::Once;
 use crate::params::from_python;
 use crate::program::{PyProgram, array_type, operands, type_tuple};
 use crate::trace;

@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::once::intern;
 use ferrax_ir::{Source, SourceLine};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -11,6 +10,7 @@ use pyo3::types::PyString;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::drops::{OfThread, drop_waiting};
+use crate::once::intern;
 
 /// What is known of a code object.
 enum Code {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::once::intern;
 use ferrax_ir::{Effect, Equation, Op, Program};
 use ferrax_transform::spmd::{self, Spec, Stated};
 use pyo3::prelude::*;
@@ -13,6 +12,7 @@ use crate::array::Array;
 use crate::errors::IntoPyResult;
 use crate::interrupt::stash;
 use crate::jit::JitFunction;
+use crate::once::intern;
 use crate::program::PyProgram;
 use crate::{params, primitive};
 

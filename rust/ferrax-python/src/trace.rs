@@ -20,7 +20,6 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::once::intern;
 use ferrax_ir::op::View;
 use ferrax_ir::{ArrayType, Atom, Builder, Effect, Effects, Op, Program, Source, Type, Var, internal_error};
 use pyo3::exceptions::PyValueError;
@@ -31,6 +30,7 @@ use smallvec::SmallVec;
 use crate::array::{Array, Data, TracerData};
 use crate::convert::Operand;
 use crate::errors::{IntoPyResult, raise, to_py, with_line};
+use crate::once::intern;
 use crate::program::PyProgram;
 use crate::{checks, drops::OfThread, eager, placement, source};
 

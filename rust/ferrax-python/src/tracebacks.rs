@@ -1,11 +1,12 @@
 //! Errors that native calls hand to the user's code, with the frames of the package taken out of their
 //! tracebacks (`ferrax._src.base.traceback_util`). Nothing happens where nothing failed.
 
-use crate::once::Once;
 use pyo3::exceptions::PyException;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTraceback;
+
+use crate::once::Once;
 
 static FILTER: Once<Py<PyAny>> = Once::new();
 

@@ -1,6 +1,5 @@
 //! Donated arguments: which buffers a program can reuse, and giving them up.
 
-use crate::once::intern;
 use ferrax_ir::Type;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -10,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::{JitFunction, Key, StaticName};
 use crate::convert::Operand;
 use crate::eager;
+use crate::once::intern;
 
 impl JitFunction {
     /// Which leaves' buffers can be reused; warns of those that cannot.

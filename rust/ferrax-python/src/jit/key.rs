@@ -3,7 +3,6 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use crate::once::intern;
 use ferrax_ir::{ArrayType, DType, Sizes, Varying};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -15,6 +14,7 @@ use smallvec::SmallVec;
 use super::refs::is_ref;
 use crate::array::{Array, Data};
 use crate::convert::Operand;
+use crate::once::intern;
 use crate::promote::context;
 use crate::tree::{PyTreeDef, TreeDef};
 use crate::{dtypes, placement};

@@ -4,8 +4,6 @@
 //! as its last inputs, and gives those that it writes as its last outputs. Each
 //! call reads them before and writes them afterwards.
 
-use crate::once::Once;
-use crate::once::intern;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -14,6 +12,7 @@ use smallvec::SmallVec;
 use super::{Entry, JitFunction};
 use crate::array::Array;
 use crate::convert::Operand;
+use crate::once::{Once, intern};
 use crate::trace::{self, Traced};
 
 pub(super) type Refs<'py> = Vec<(usize, Bound<'py, PyAny>)>;

@@ -5,13 +5,13 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::once::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::key::Key;
 use super::{Cache, Entry, JitFunction, Retrace};
 use crate::checks;
+use crate::once::intern;
 
 /// Earlier calls that a new one is compared with, the latest first.
 const COMPARED: usize = 64;

@@ -5,7 +5,6 @@
 
 use std::cell::RefCell;
 
-use crate::once::intern;
 use ferrax_ir::Program;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -15,6 +14,7 @@ use super::origin::{argument_names, name_of};
 use crate::array::Array;
 use crate::checks;
 use crate::drops::OfThread;
+use crate::once::intern;
 
 /// Weak references to the tracers of a frame.
 pub type Watched = Vec<Py<PyAny>>;

@@ -4,7 +4,6 @@
 //! they are visited, since a registered function may change the container). Depth is bounded, by
 //! Python's recursion limit and by `MAX_DEPTH`, so that cycles raise RecursionError.
 
-use crate::once::intern;
 use pyo3::exceptions::{PyRecursionError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -15,6 +14,7 @@ use super::Leaves;
 use super::keys::{DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey};
 use super::registry::{Class, Registration, RegistrationKind, Registry, default_registry};
 use super::treedef::{Kind, Node, Nodes, SHARED_ARITY, TreeDef, parent};
+use crate::once::intern;
 
 /// Bound on nesting that holds whatever `sys.setrecursionlimit` says; the native stack needs under
 /// one KiB a level.

@@ -1,8 +1,6 @@
 //! The Python face of pytrees: `PyTreeDef`, `PyTreeRegistry`, and the functions that
 //! `ferrax.tree_util` re-exports. All in the namespace `ferrax._core.pytree`.
 
-use crate::once::Once;
-use crate::once::intern;
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -16,6 +14,7 @@ use super::registry::{Class, Registration, RegistrationKind, Registry, RegistryO
 use super::treedef::{Kind, TreeDef};
 use super::up_to::node_data;
 use super::{Leaves, flatten, state};
+use crate::once::{Once, intern};
 use crate::tracebacks::Filtered;
 
 /// The shape of a pytree: its containers without its leaves.

@@ -7,10 +7,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::once::intern;
 use pyo3::exceptions::{PyAttributeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
+
+use crate::once::intern;
 
 /// How a registered type is taken apart and rebuilt.
 pub enum RegistrationKind {
