@@ -478,6 +478,13 @@ pub fn storage(len: usize) -> Result<(Arc<dyn Storage>, *mut u8)> {
 mod tests {
     use super::*;
 
+    /// As many bytes may wait as are in use: tests of what waits take turns with those that use hundreds of megabytes.
+    static TURN: Mutex<()> = Mutex::new(());
+
+    fn turn() -> MutexGuard<'static, ()> {
+        TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     #[test]
     fn classes_hold_what_they_promise() {
         for bytes in (65..5000).chain([1 << 20, (1 << 20) + 1, 40_000_000, 3 << 30]) {
@@ -502,6 +509,7 @@ mod tests {
     #[test]
     fn what_waits_is_bounded_and_can_be_given_back() {
         // Other tests of this process have blocks too: the bounds leave room for theirs.
+        let _turn = turn();
         let room = 64 << 20;
         let many: Vec<Buffer> = (0..12).map(|_| Buffer::new(64 << 20).unwrap()).collect();
         let first = many[11].pointer();
@@ -534,6 +542,7 @@ mod tests {
     #[test]
     fn a_loop_over_arrays_larger_than_the_bound_finds_its_pages_again() {
         // Two alive at a time, as in `x = f(x)`.
+        let _turn = turn();
         let size = 2 * LARGE_WAITING + (5 << 20);
         let mut pointers = std::collections::HashSet::new();
         let mut x = Buffer::new(size).unwrap();

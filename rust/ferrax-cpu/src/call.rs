@@ -44,7 +44,22 @@ pub trait Kernel: Send + Sync + std::fmt::Debug {
         true
     }
 
-    /// Computes some rows of the output, of an op that says how it goes by rows (`Rules::by_rows`), on this thread.
+    /// Bytes that [`Kernel::prepare`] fills once for all rows, if they are computed in so many blocks; 0 if that does not
+    /// pay.
+    fn prepared(&self, _blocks: usize) -> usize {
+        0
+    }
+
+    /// Fills the scratch memory with what [`Kernel::run_rows`] reads of operands that are not walked by rows.
+    ///
+    /// # Safety
+    /// As `run`, for these operands; the scratch memory has as many bytes as `prepared` says.
+    unsafe fn prepare(&self, _call: &Call<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Computes some rows of the output, of an op that says how it goes by rows (`Rules::by_rows`), on this thread. The
+    /// scratch memory is what was prepared, or null.
     ///
     /// # Safety
     /// As `run`, for these rows, and those of the first operand if it is walked by rows.

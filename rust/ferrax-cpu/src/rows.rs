@@ -157,14 +157,42 @@ impl Rows {
         let blocks = in_one * self.outer.iter().product::<usize>();
         let chunks = blocks.min(self.chunks);
         let shared = Pointers(pointers);
+        // SAFETY: the operands are the caller's.
+        let prepared = unsafe { self.prepare(&shared, blocks)? };
         pool::run_fallibly(chunks, &|chunk| {
             let memory = Buffer::new(self.own_bytes.saturating_mul(self.extent.div_ceil(self.blocks)))?;
             (chunk * blocks / chunks..(chunk + 1) * blocks / chunks).try_for_each(|block| {
                 // SAFETY: the operands are the caller's, blocks are of rows of their own, and the memory is
                 // this chunk's.
-                unsafe { self.block(&shared, memory.pointer(), block / in_one, block % in_one) }
+                unsafe { self.block(&shared, &prepared, memory.pointer(), block / in_one, block % in_one) }
             })
         })
+    }
+
+    /// What the library's calls prepare once for all blocks, by kernel.
+    ///
+    /// # Safety
+    /// As `run`.
+    unsafe fn prepare(&self, shared: &Pointers<'_>, blocks: usize) -> Result<Vec<Option<Buffer>>> {
+        let prepare = |kernel: &Rowwise| -> Result<Option<Buffer>> {
+            let Work::Call(call, count) = &kernel.work else { return Ok(None) };
+            let bytes = call.prepared(blocks);
+            if bytes == 0 {
+                return Ok(None);
+            }
+            let buffer = Buffer::new(bytes)?;
+            let pointer = |operand: &Operand| match *operand {
+                Operand::Buffer(position) => shared.0[position].cast_const(),
+                // Walked by rows: there are none yet.
+                Operand::Own { .. } => std::ptr::null(),
+            };
+            let inputs: SmallVec<[*const u8; 4]> = kernel.operands[..*count].iter().map(pointer).collect();
+            let operands = Call { inputs: &inputs, outputs: &[], scratch: buffer.pointer() };
+            // SAFETY: the operands that all blocks share are the caller's, and the buffer has the bytes that were asked for.
+            unsafe { call.prepare(&operands)? };
+            Ok(Some(buffer))
+        };
+        self.kernels.iter().map(prepare).collect()
     }
 
     /// Runs all kernels for a block: of index `outside` of the outer loops together.
@@ -174,6 +202,7 @@ impl Rows {
     unsafe fn block(
         &self,
         shared: &Pointers<'_>,
+        prepared: &[Option<Buffer>],
         memory: *mut u8,
         outside: usize,
         number: usize,
@@ -189,7 +218,7 @@ impl Rows {
         ranges.reverse();
         ranges.push(first..end);
         let row = outside * self.extent + first;
-        for kernel in &self.kernels {
+        for (kernel, prepared) in self.kernels.iter().zip(prepared) {
             let operands: SmallVec<[*mut u8; 8]> = kernel
                 .operands
                 .iter()
@@ -210,7 +239,8 @@ impl Rows {
                         let (inputs, outputs) = operands.split_at(*inputs);
                         let inputs: SmallVec<[*const u8; 4]> =
                             inputs.iter().map(|pointer| pointer.cast_const()).collect();
-                        let operands = Call { inputs: &inputs, outputs, scratch: std::ptr::null_mut() };
+                        let scratch = prepared.as_ref().map_or(std::ptr::null_mut(), Buffer::pointer);
+                        let operands = Call { inputs: &inputs, outputs, scratch };
                         call.run_rows(&operands, row * rows..(row + end - first) * rows)?;
                     }
                     _ => return Err(internal_error!("a step of a run is not what its plan says")),

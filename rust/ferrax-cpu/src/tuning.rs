@@ -69,10 +69,17 @@ pub struct Products {
     /// Multiplications below which a product stays on one thread.
     pub serial: usize,
     /// Pieces that a large product is cut into, at most, the least rows of one where there are more than two, for each piece
-    /// packs the whole other operand, and what rows are a multiple of, which is that of register blocks.
+    /// of the `gemm` crate packs the whole other operand, and what rows are a multiple of, which is that of its blocks.
     pub pieces: usize,
     pub least_piece: usize,
     pub multiple: usize,
+    /// Rows and columns that register blocks have packed at once: for all threads, and for one thread, whose second-level
+    /// cache holds them.
+    pub shared: [usize; 2],
+    pub own: [usize; 2],
+    /// Register blocks, one below the other, of a unit that one of many threads computes, at least, and its columns: of fewer
+    /// rows the strips of the right operand are read too often.
+    pub unit: [usize; 2],
     /// Rows and columns of a piece of a product over long axes, at most: what a second-level cache holds of the
     /// values of a tree.
     pub panel_piece: usize,
@@ -157,6 +164,9 @@ impl Tuning {
             pieces: 8,
             least_piece: 256,
             multiple: 16,
+            shared: [768, 4096],
+            own: [96, 512],
+            unit: [4, 512],
             panel_piece: 512,
             units: 16,
         },
@@ -197,7 +207,16 @@ impl Tuning {
             decompositions: 1,
             ..Tuning::CPU.threads
         },
-        products: Products { serial: 1, least_piece: 3, multiple: 1, panel_piece: 3, ..Tuning::CPU.products },
+        products: Products {
+            serial: 1,
+            least_piece: 3,
+            multiple: 1,
+            shared: [24, 64],
+            own: [12, 32],
+            unit: [1, 32],
+            panel_piece: 3,
+            ..Tuning::CPU.products
+        },
         convolutions: Convolutions {
             serial: 1,
             broadcast: 2,

@@ -2,14 +2,15 @@
 //!
 //! The axes of each operand are gathered into batch, free and contracted groups.
 //! A group that one stride walks is used where it lies; otherwise the operand is
-//! copied into that order first. Floats and complex numbers go to the `gemm`
-//! crate, cut into pieces that depend on the sizes alone; those of few rows or
-//! terms to `thin`, other small products and integers to loops here. Long sums are
-//! cut into panels whose products are added in pairs (`panels`).
+//! copied into that order first. Floats and integers go to register blocks
+//! (`blocked`), those of few rows or terms to `thin`, a matrix and a vector to
+//! `vectors`; complex numbers, and floats where there are no fused operations, to
+//! the `gemm` crate, cut into pieces that depend on the sizes alone; what is tiny
+//! to loops here. Long sums are cut into panels whose products are added in pairs
+//! (`panels`).
 
 use std::ops::Range;
 
-use bytemuck::Pod;
 use ferrax_compile::{Argument, Path};
 use ferrax_ir::ops::DotGeneral;
 use ferrax_ir::tensor::element_count;
@@ -17,8 +18,10 @@ use ferrax_ir::{DType, Result, Sizes, internal_error, unsupported};
 use gemm::Parallelism;
 use smallvec::SmallVec;
 
+use super::blocked;
 use super::copy::{CopyLoop, StridedCopy, byte_strides};
-use super::matrices::{Matrices, SHORT};
+use super::matrices::{Matrices, Multiply, SHORT};
+use super::micro::Number;
 use super::panels::{self, Panels};
 use super::thin::{self, TINY};
 use super::vectors;
@@ -26,6 +29,7 @@ use crate::alloc::Buffer;
 use crate::call::{Call, Kernel};
 use crate::pool;
 use crate::tuning::{Products, Tuning};
+use crate::vm::isa::{Isa, isa};
 
 /// One operand as a batch of matrices, in elements.
 #[derive(Debug, Clone)]
@@ -44,6 +48,24 @@ impl Side {
     }
 }
 
+/// How register blocks compute a product: by all threads together, and with its right operand packed before.
+#[derive(Debug, Clone, Copy)]
+struct Blocks {
+    shared: Multiply,
+    packed_bytes: fn(usize, usize) -> usize,
+    pack: unsafe fn(&Matrices, *mut u8, &Products) -> Result<()>,
+}
+
+impl Blocks {
+    fn of<T: Number>() -> Blocks {
+        Blocks {
+            shared: by_blocks::<T, true>,
+            packed_bytes: blocked::packed_bytes::<T>,
+            pack: blocked::pack::<T>,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Product {
     dtype: DType,
@@ -53,7 +75,9 @@ struct Product {
     batch: SmallVec<[usize; 4]>,
     left: Side,
     right: Side,
-    run: fn(&Matrices),
+    run: Multiply,
+    /// Where register blocks compute it.
+    blocks: Option<Blocks>,
     /// How sums longer than a panel are cut.
     panels: Option<Panels>,
     tuning: &'static Products,
@@ -72,15 +96,15 @@ pub fn bind(
     if left.dtype != dtype || right.dtype != dtype {
         return Err(unsupported!("a product of {} and {} to {dtype} on the CPU", left.dtype, right.dtype));
     }
-    let run = match dtype {
-        DType::F32 => float::<f32, 16, 8>,
-        DType::F64 => float::<f64, 8, 4>,
-        DType::C64 => complex32,
-        DType::C128 => complex64,
-        DType::I8 | DType::U8 => integer::<u8>,
-        DType::I16 | DType::U16 => integer::<u16>,
-        DType::I32 | DType::U32 => integer::<u32>,
-        DType::I64 | DType::U64 => integer::<u64>,
+    let (run, blocks): (Multiply, Option<Blocks>) = match dtype {
+        DType::F32 => (float::<f32, 16, 8>, Some(Blocks::of::<f32>())),
+        DType::F64 => (float::<f64, 8, 4>, Some(Blocks::of::<f64>())),
+        DType::C64 => (blas::<gemm::c32>, None),
+        DType::C128 => (blas::<gemm::c64>, None),
+        DType::I8 | DType::U8 => (integer::<u8>, Some(Blocks::of::<u8>())),
+        DType::I16 | DType::U16 => (integer::<u16>, Some(Blocks::of::<u16>())),
+        DType::I32 | DType::U32 => (integer::<u32>, Some(Blocks::of::<u32>())),
+        DType::I64 | DType::U64 => (integer::<u64>, Some(Blocks::of::<u64>())),
         other => return Err(unsupported!("products of {other} on the CPU")),
     };
     // Pairs of contracted axes in the order of the left operand.
@@ -100,19 +124,35 @@ pub fn bind(
     Path::ProductCopied.take_if(left_side.copy.is_some() || right_side.copy.is_some());
     let numbers = if dtype == DType::F32 { [16, 8] } else { [8, 4] };
     let way = thin::way(m, n, k, numbers).filter(|_| dtype.is_float() && right_side.free_stride == 1);
-    match way {
+    let is_tiny = m * n * k <= TINY;
+    let path = match way {
         _ if dtype.is_integer() => Path::ProductIntegers,
         Some((_, path)) => path,
         None if dtype.is_float()
-            && m * n * k > TINY
+            && !is_tiny
             && vectors::are([m, n], [left_side.strides(), right_side.strides()]) =>
         {
             Path::ProductVector
         }
+        None if dtype.is_float() && !is_tiny && isa() != Isa::Baseline => Path::ProductBlocks,
         None => Path::ProductLarge,
-    }
-    .take();
-    Ok(Box::new(Product { dtype, m, n, k, batch, left: left_side, right: right_side, run, panels, tuning }))
+    };
+    path.take();
+    let in_blocks = path == Path::ProductBlocks || (path == Path::ProductIntegers && !is_tiny);
+    let blocks = blocks.filter(|_| in_blocks && panels.is_none());
+    Ok(Box::new(Product {
+        dtype,
+        m,
+        n,
+        k,
+        batch,
+        left: left_side,
+        right: right_side,
+        run,
+        blocks,
+        panels,
+        tuning,
+    }))
 }
 
 /// An operand's groups of axes; gives the sizes of the free and contracted ones.
@@ -182,6 +222,7 @@ impl Product {
             right_col: self.right.free_stride,
             out: operands.out.wrapping_offset((batch * self.m * self.n) as isize * element),
             out_row: self.n as isize,
+            packed: None,
         }
     }
 }
@@ -227,6 +268,13 @@ impl Kernel for Product {
             return panels.run(batches, &matrices);
         }
         let work = self.m.saturating_mul(self.n).saturating_mul(self.k);
+        if let Some(Blocks { shared, .. }) = self.blocks
+            && work >= self.tuning.serial
+            && batches < 2 * pool::threads()
+        {
+            Path::ProductShared.take();
+            return (0..batches).try_for_each(|batch| shared(&matrices(batch), self.tuning));
+        }
         // Pieces along the longer side of each matrix.
         let by_rows = self.m >= self.n;
         let long = self.m.max(self.n);
@@ -237,27 +285,30 @@ impl Kernel for Product {
             let part = if by_rows { [length, self.n] } else { [self.m, length] };
             thin::alike(self.dtype, [self.m, self.n, self.k], part)
         };
-        let (pieces, length) = thin::pieces(long, wanted, multiple, is_alike);
-        let piece = |number: usize| {
+        // Register blocks of a product are one thread's, or all threads' together.
+        let most = if self.blocks.is_some() { 1 } else { wanted };
+        let (pieces, length) = thin::pieces(long, most, multiple, is_alike);
+        let piece = |number: usize| -> Result<()> {
             let (batch, piece) = (number / pieces, number % pieces);
             let range = piece * length..((piece + 1) * length).min(long);
             let whole = matrices(batch);
-            (self.run)(&if by_rows {
+            let part = if by_rows {
                 whole.part(range, 0..self.n, 0..self.k, element)
             } else {
                 whole.part(0..self.m, range, 0..self.k, element)
-            });
+            };
+            (self.run)(&part, self.tuning)
         };
         let units = batches * pieces;
         Path::ProductPieces.take_if(pieces > 1);
         if work.saturating_mul(batches) < serial {
-            (0..units).for_each(piece);
+            (0..units).try_for_each(piece)?;
         } else {
             // Small products in groups, so that a chunk is worth its claim.
             let group = (serial / 4 / (work / pieces).max(1)).clamp(1, units);
             Path::ProductGroups.take_if(group > 1);
-            pool::run_interruptibly(units.div_ceil(group), &|chunk| {
-                (chunk * group..((chunk + 1) * group).min(units)).for_each(&piece);
+            pool::run_fallibly(units.div_ceil(group), &|chunk| {
+                (chunk * group..((chunk + 1) * group).min(units)).try_for_each(piece)
             })?;
         }
         Ok(())
@@ -283,6 +334,28 @@ impl Kernel for Product {
         }
     }
 
+    fn prepared(&self, blocks: usize) -> usize {
+        let batches = self.batch.iter().product::<usize>();
+        // A block for each matrix has the whole of its operands.
+        match self.blocks {
+            Some(Blocks { packed_bytes, .. }) if blocks > batches && self.m > 1 => {
+                packed_bytes(self.n, self.k).saturating_mul(batches)
+            }
+            _ => 0,
+        }
+    }
+
+    unsafe fn prepare(&self, call: &Call<'_>) -> Result<()> {
+        let Some(Blocks { packed_bytes, pack, .. }) = self.blocks else { return Ok(()) };
+        Path::ProductPacked.take();
+        let pointers = Pointers { left: call.inputs[0], right: call.inputs[1], out: std::ptr::null_mut() };
+        (0..self.batch.iter().product()).try_for_each(|batch| {
+            let to = call.scratch.wrapping_add(batch * packed_bytes(self.n, self.k));
+            // SAFETY: the right operand is the caller's; the scratch memory has the bytes of all batches.
+            unsafe { pack(&self.matrices(&pointers, batch), to, self.tuning) }
+        })
+    }
+
     unsafe fn run_rows(&self, call: &Call<'_>, rows: Range<usize>) -> Result<()> {
         if self.left.copy.is_some() || self.right.copy.is_some() {
             return Err(internal_error!("operands of a product by rows are not in order"));
@@ -303,7 +376,12 @@ impl Kernel for Product {
                     unsafe { part().out.write_bytes(0, (end - first) * self.n * element) };
                 }
                 Some(panels) => panels.run(1, &|_| part())?,
-                None => (self.run)(&part()),
+                None => {
+                    let packed = self.blocks.filter(|_| !call.scratch.is_null()).map(|blocks| {
+                        call.scratch.wrapping_add(batch * (blocks.packed_bytes)(self.n, self.k))
+                    });
+                    (self.run)(&Matrices { packed, ..part() }, self.tuning)?;
+                }
             }
             from += end - first;
         }
@@ -418,9 +496,9 @@ impl Blas for gemm::c64 {
     }
 }
 
-fn blas<T: Blas>(of: &Matrices) {
+fn blas<T: Blas>(of: &Matrices, _: &Products) -> Result<()> {
     if of.m * of.n * of.k <= TINY {
-        return match [of.m, of.n, of.k] {
+        match [of.m, of.n, of.k] {
             [2, 2, 2] => sized::<T, 2, 2, 2>(of),
             [3, 3, 3] => sized::<T, 3, 3, 3>(of),
             [4, 4, 4] => sized::<T, 4, 4, 4>(of),
@@ -428,7 +506,8 @@ fn blas<T: Blas>(of: &Matrices) {
             [3, 1, 3] => sized::<T, 3, 1, 3>(of),
             [4, 1, 4] => sized::<T, 4, 1, 4>(of),
             _ => plain(of, T::ZERO, T::fused),
-        };
+        }
+        return Ok(());
     }
     // SAFETY: the strides walk the operands' matrices, whose sizes were checked at bind.
     unsafe {
@@ -454,64 +533,30 @@ fn blas<T: Blas>(of: &Matrices) {
             Parallelism::None,
         );
     }
+    Ok(())
 }
 
-fn float<T: Blas + vectors::Lanes, const W: usize, const HALF: usize>(of: &Matrices) {
+fn float<T: Blas + vectors::Lanes + Number, const W: usize, const HALF: usize>(
+    of: &Matrices,
+    tuning: &Products,
+) -> Result<()> {
     let is_tiny = of.m * of.n * of.k <= TINY;
-    if !thin::multiply::<T, W, HALF>(of) && (is_tiny || !vectors::multiply::<T>(of)) {
-        blas::<T>(of);
+    if thin::multiply::<T, W, HALF>(of) || (!is_tiny && vectors::multiply::<T>(of)) {
+        return Ok(());
     }
+    if is_tiny || isa() == Isa::Baseline { blas::<T>(of, tuning) } else { by_blocks::<T, false>(of, tuning) }
 }
 
-fn complex32(of: &Matrices) {
-    blas::<gemm::c32>(of);
-}
-
-fn complex64(of: &Matrices) {
-    blas::<gemm::c64>(of);
+fn by_blocks<T: Number, const SHARED: bool>(of: &Matrices, tuning: &Products) -> Result<()> {
+    // SAFETY: the strides walk the operands' matrices, whose sizes were checked at bind.
+    unsafe { blocked::multiply::<T>(of, SHARED, tuning) }
 }
 
 /// Integers that wrap.
-trait Wrapping: Pod {
-    fn multiply_add(a: Self, b: Self, c: Self) -> Self;
-}
-
-macro_rules! wrapping {
-    ($($t:ident)*) => {$(
-        impl Wrapping for $t {
-            #[inline(always)]
-            fn multiply_add(a: $t, b: $t, c: $t) -> $t { a.wrapping_mul(b).wrapping_add(c) }
-        }
-    )*};
-}
-
-wrapping!(u8 u16 u32 u64);
-
-fn integer<T: Wrapping>(of: &Matrices) {
-    if of.right_col != 1 || of.n < 8 || of.m * of.n * of.k <= TINY {
-        return plain(of, T::zeroed(), T::multiply_add);
+fn integer<T: Number>(of: &Matrices, tuning: &Products) -> Result<()> {
+    if of.m * of.n * of.k > TINY {
+        return by_blocks::<T, false>(of, tuning);
     }
-    // Row by row of the right operand, in strips that stay in cache.
-    const STRIP: usize = 512;
-    let (left, right, out) = (of.left.cast::<T>(), of.right.cast::<T>(), of.out.cast::<T>());
-    for start in (0..of.n).step_by(STRIP) {
-        let width = STRIP.min(of.n - start);
-        for i in 0..of.m as isize {
-            // SAFETY: the strip lies inside row i of the result.
-            let row = unsafe { std::slice::from_raw_parts_mut(out.offset(i * of.out_row).add(start), width) };
-            row.fill(T::zeroed());
-            for p in 0..of.k as isize {
-                // SAFETY: indices stay inside the operands' matrices; the right one's rows are dense.
-                let (a, line) = unsafe {
-                    (
-                        *left.offset(i * of.left_row + p * of.left_col),
-                        std::slice::from_raw_parts(right.offset(p * of.right_row).add(start), width),
-                    )
-                };
-                for (c, &b) in row.iter_mut().zip(line) {
-                    *c = T::multiply_add(a, b, *c);
-                }
-            }
-        }
-    }
+    plain(of, T::zeroed(), T::mul_add);
+    Ok(())
 }

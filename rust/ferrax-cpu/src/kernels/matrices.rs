@@ -2,6 +2,10 @@
 
 use std::ops::Range;
 
+use ferrax_ir::Result;
+
+use crate::tuning::Products;
+
 /// Terms of a panel where each is added to the result in memory.
 pub const SHORT: usize = 512;
 
@@ -20,10 +24,12 @@ pub struct Matrices {
     /// Rows are dense, and this many elements apart.
     pub out: *mut u8,
     pub out_row: isize,
+    /// All columns and terms of the right operand in strips, where register blocks have them packed.
+    pub packed: Option<*mut u8>,
 }
 
 impl Matrices {
-    /// The product of some rows, columns and terms, to its place in the result. Elements have `size` bytes.
+    /// The product of some rows, columns and terms, to its place in the result; of all columns and terms where these are packed. Elements have `size` bytes.
     pub fn part(&self, rows: Range<usize>, cols: Range<usize>, terms: Range<usize>, size: usize) -> Matrices {
         let at = |row: usize, row_stride: isize, col: usize, col_stride: isize| {
             (row as isize * row_stride + col as isize * col_stride) * size as isize
@@ -39,3 +45,6 @@ impl Matrices {
         }
     }
 }
+
+/// What multiplies matrices.
+pub type Multiply = fn(&Matrices, &Products) -> Result<()>;

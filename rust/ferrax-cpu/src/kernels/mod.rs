@@ -4,6 +4,7 @@
 //! runs over raw operands. Operands are dense and row-major. Where the plan lets
 //! an op work in place its first output is its first input.
 
+mod blocked;
 mod conv;
 pub mod copy;
 pub mod cumulative;
@@ -12,6 +13,7 @@ mod factorisations;
 mod fft;
 pub mod gemm;
 mod matrices;
+mod micro;
 mod panels;
 pub mod reference;
 mod singles;

@@ -1,7 +1,7 @@
 //! Products of matrices over long contracted axes.
 //!
-//! The `gemm` crate adds the products of some hundreds of terms to the result one
-//! after the other, so its error grows with the length. Here the contracted axis
+//! Register blocks, and the `gemm` crate, add the products of some hundreds of terms
+//! to the result one after the other, so their error grows with the length. Here the contracted axis
 //! is cut into panels of fixed length, whose products are added as a tree: a run
 //! of panels is split at the largest power of two below their number. Its shape
 //! is that of the number of panels alone. With panels of p terms the error of a
@@ -18,7 +18,7 @@ use ferrax_ir::paths::Path;
 use ferrax_ir::{DType, Result};
 use smallvec::SmallVec;
 
-use super::matrices::Matrices;
+use super::matrices::{Matrices, Multiply};
 use super::thin;
 use crate::alloc::Buffer;
 use crate::pool;
@@ -57,7 +57,7 @@ unsafe fn add<T: Copy + std::ops::Add<Output = T>>(
 /// How products over long axes are cut.
 #[derive(Clone, Copy, Debug)]
 pub struct Panels {
-    run: fn(&Matrices),
+    run: Multiply,
     add: Add,
     dtype: DType,
     size: usize,
@@ -85,7 +85,7 @@ fn middle(count: usize) -> usize {
 
 impl Panels {
     /// Panels of this length for products by `run`; `None` where the order does not matter.
-    pub fn new(dtype: DType, run: fn(&Matrices), length: usize, tuning: &'static Products) -> Option<Panels> {
+    pub fn new(dtype: DType, run: Multiply, length: usize, tuning: &'static Products) -> Option<Panels> {
         let add: Add = match dtype {
             DType::F32 => add::<f32>,
             DType::F64 => add::<f64>,
@@ -147,8 +147,7 @@ impl Panels {
             let scratch = Buffer::new((depth * of.m * of.n * self.size).max(1))?;
             // SAFETY: the matrices are a part of those that the caller gave; the buffer holds a matrix for
             // each of the `depth` levels of splits of so many panels.
-            unsafe { self.tree(&Matrices { out, out_row, ..of }, first..last, scratch.pointer()) };
-            Ok(())
+            unsafe { self.tree(&Matrices { out, out_row, ..of }, first..last, scratch.pointer()) }
         };
         let units = pieces * subtrees;
         if serial {
@@ -171,10 +170,10 @@ impl Panels {
     ///
     /// # Safety
     /// Operands and result are valid; `scratch` holds a matrix for each level below.
-    unsafe fn tree(&self, of: &Matrices, panels: Range<usize>, scratch: *mut u8) {
+    unsafe fn tree(&self, of: &Matrices, panels: Range<usize>, scratch: *mut u8) -> Result<()> {
         if panels.len() == 1 {
             let terms = panels.start * self.length..(panels.end * self.length).min(of.k);
-            return (self.run)(&of.part(0..of.m, 0..of.n, terms, self.size));
+            return (self.run)(&of.part(0..of.m, 0..of.n, terms, self.size), self.tuning);
         }
         let split = panels.start + middle(panels.len());
         let other = Matrices { out: scratch, out_row: of.n as isize, ..*of };
@@ -183,10 +182,11 @@ impl Panels {
         // `scratch`, which the first half no longer needs when it is done; each half has at most one
         // level less than both, for which the matrices behind that one, or all of them, are enough.
         unsafe {
-            self.tree(of, panels.start..split, scratch);
-            self.tree(&other, split..panels.end, rest);
+            self.tree(of, panels.start..split, scratch)?;
+            self.tree(&other, split..panels.end, rest)?;
             (self.add)(of.m, of.n, scratch, of.n as isize, of.out, of.out_row);
         }
+        Ok(())
     }
 
     /// Adds up subtrees in their places, which begin at number `first`.

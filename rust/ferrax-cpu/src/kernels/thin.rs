@@ -47,14 +47,15 @@ macro_rules! reals {
 reals!(f32 f64);
 
 /// Whether a part of a product, of all its terms, adds them in the order in which the whole does: here, in the plain
-/// loops for tiny ones, or in the `gemm` crate, which goes other ways for vectors, for results of up to 256 elements and
-/// for those of up to 64 rows and columns. Integers have no order.
+/// loops for tiny ones, as a matrix and a vector, in register blocks, all in one order, or in the `gemm` crate, which goes
+/// other ways for results of up to 256 elements and for those of up to 64 rows and columns. Integers have no order.
 pub fn alike(dtype: DType, [m, n, k]: [usize; 3], [rows, cols]: [usize; 2]) -> bool {
     let numbers = if dtype == DType::F32 { [16, 8] } else { [8, 4] };
     let kind = |m: usize, n: usize| {
         let is_tiny = m * n * k <= TINY;
         let here = way(m, n, k, numbers).map(|(way, _)| way);
-        (is_tiny, here, m == 1, n == 1, m * n <= 256, m <= 64 && n <= 64)
+        let in_blocks = dtype.is_float() && isa() != Isa::Baseline;
+        (is_tiny, here, m == 1, n == 1, !in_blocks && m * n <= 256, !in_blocks && m <= 64 && n <= 64)
     };
     dtype.is_integer() || kind(m, n) == kind(rows, cols)
 }

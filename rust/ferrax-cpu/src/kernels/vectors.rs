@@ -343,6 +343,7 @@ mod tests {
             right_col: 1,
             out: out.as_mut_ptr().cast(),
             out_row: 1,
+            packed: None,
         };
         let turned = Matrices {
             m: 1,

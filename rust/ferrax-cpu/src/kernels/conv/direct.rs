@@ -12,7 +12,7 @@ use ferrax_ir::Result;
 use ferrax_ir::paths::Path;
 use smallvec::SmallVec;
 
-use super::micro::Number;
+use super::super::micro::Number;
 use super::pack::{Rectangles, View, Walk, runs, walks};
 use super::product::offsets;
 use super::tree::{PANEL, Split, Sums, tree};

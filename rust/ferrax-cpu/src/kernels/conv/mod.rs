@@ -8,7 +8,6 @@
 //! memory for the packed blocks of a tile for each thread, and for the weights.
 
 mod direct;
-mod micro;
 mod pack;
 mod product;
 mod tree;
@@ -19,12 +18,12 @@ use ferrax_compile::convolution::{self, Problem};
 use ferrax_ir::ops::ConvGeneralDilated;
 use ferrax_ir::{DType, Result, unsupported};
 
+use super::micro::Number;
 use crate::alloc::Buffer;
 use crate::call::{Call, Kernel};
 use crate::pool;
 use crate::tuning::Tuning;
 use direct::Direct;
-use micro::Number;
 use product::Product;
 
 /// The operands of a run: `lhs`, `rhs`, the result.

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::micro::Number;
+use super::super::micro::Number;
 use crate::vm::isa::{Isa, isa};
 use ferrax_compile::convolution::{Axis, Guard, LINE};
 

@@ -20,7 +20,7 @@ use ferrax_ir::Result;
 use ferrax_ir::paths::Path;
 use smallvec::SmallVec;
 
-use super::micro::{Micro, Number, ROW, TERMS};
+use super::super::micro::{Micro, Number, ROW, TERMS};
 use super::pack::{Target, View, walks};
 use super::tree::{PANEL, Split, Sums, tree};
 use super::{Operands, each_unit};

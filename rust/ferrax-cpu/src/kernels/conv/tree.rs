@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use ferrax_ir::Result;
 
-use super::micro::Number;
+use super::super::micro::Number;
 use crate::alloc::Buffer;
 
 /// Terms of a panel.

@@ -6,14 +6,15 @@
 //! add the terms of an element in order, those with fused multiplication where the machine has it.
 
 use bytemuck::Pod;
+use ferrax_ir::DType;
 
 use crate::vm::isa::{Isa, isa};
 
-/// Terms of a block: a panel of so many rows of two vectors is three quarters of a small L1 cache.
+/// Terms of a block of a convolution: a panel of so many rows of two vectors is three quarters of a small L1 cache.
 pub const TERMS: usize = 192;
 /// From one row of broadcast elements to the next, where their terms are adjacent: an odd number of
 /// cache lines, so that rows do not fall into one set of the cache.
-pub const ROW: usize = 208;
+pub const ROW: usize = 272;
 
 /// `f(terms, a, a_step, b, b_step, c, c_step, first)`: `c[i][j] = sum over k of a(i, k) * b[k][j]`, added to
 /// `c` unless it is the first block.
@@ -23,8 +24,9 @@ pub type Block<T> = unsafe fn(usize, *const T, usize, *const T, usize, *mut T, u
 /// the row's first element and of so many terms, and rows are `row` elements apart.
 pub type Straight<T> = unsafe fn(&[(isize, usize)], *const T, isize, *const T, usize, *mut T, usize, bool);
 
-/// Numbers that convolutions are computed in. Integers are unsigned and wrap.
+/// Numbers that products and convolutions are computed in. Integers are unsigned and wrap.
 pub trait Number: Pod + Send + Sync + std::fmt::Debug + 'static {
+    const DTYPE: DType;
     fn negate(self) -> Self;
     fn add(self, other: Self) -> Self;
     fn mul_add(self, by: Self, to: Self) -> Self;
@@ -187,6 +189,23 @@ mod x86 {
     }
 }
 
+/// Asks for the rows that sums are put to while these are computed: each is on a page of its own, that no stream is on.
+#[inline(always)]
+fn expect<T, V: Lanes<T>, const R: usize, const N: usize>(c: *const T, c_step: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for i in 0..R {
+        let row = c.wrapping_add(i * c_step).cast::<i8>();
+        // SAFETY: a hint, of any address.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(row);
+            let last = row.wrapping_add(N * V::COUNT * size_of::<T>() - 1);
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(last);
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (c, c_step);
+}
+
 /// Puts sums to their rows, or adds them to what is there.
 ///
 /// # Safety
@@ -229,6 +248,7 @@ unsafe fn block<T: Number, V: Lanes<T>, const R: usize, const N: usize, const TE
     // SAFETY: term k reads its element of each row of `a` and its row of `b`; `c` is read and written inside of
     // its rows. The pointers move at most one step behind the last term, which `wrapping_add` allows.
     unsafe {
+        expect::<T, V, R, N>(c, c_step);
         let mut sums = [[V::splat(T::zeroed()); N]; R];
         for _ in 0..terms {
             let line: [V; N] = std::array::from_fn(|j| V::load(b.add(j * V::COUNT)));
@@ -263,6 +283,7 @@ unsafe fn straight<T: Number, V: Lanes<T>, const R: usize, const N: usize>(
     // SAFETY: each run's terms are elements of each row; `b` has a row for each term of all runs, and moves at most one step
     // behind the last one, which `wrapping_add` allows; `c` is read and written inside of its rows.
     unsafe {
+        expect::<T, V, R, N>(c, c_step);
         let mut sums = [[V::splat(T::zeroed()); N]; R];
         for &(offset, terms) in runs {
             let rows: [*const T; R] = std::array::from_fn(|i| a.offset(offset + i as isize * row));
@@ -328,8 +349,10 @@ macro_rules! table {
 }
 
 macro_rules! floats {
-    ($($t:ident $wide:ident $half:ident $plain:literal;)*) => {$(
+    ($($t:ident $dtype:ident $wide:ident $half:ident $plain:literal;)*) => {$(
         impl Number for $t {
+            const DTYPE: DType = DType::$dtype;
+
             fn negate(self) -> $t {
                 -self
             }
@@ -347,9 +370,9 @@ macro_rules! floats {
             fn micro() -> Micro<$t> {
                 match isa() {
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx512 => table!(avx512 straight_avx512 $t std::arch::x86_64::$wide: 12 8 4 2 1; 12 4 1; 12 4 1),
+                    Isa::Avx512 => table!(avx512 straight_avx512 $t std::arch::x86_64::$wide: 12 8 4 2 1; 12 4 1; 12 8 4 2 1),
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx2 => table!(avx2 straight_avx2 $t std::arch::x86_64::$half: 6 4 2 1; 12 4 1; 6 3 1),
+                    Isa::Avx2 => table!(avx2 straight_avx2 $t std::arch::x86_64::$half: 6 4 2 1; 12 4 1; 6 4 2 1),
                     Isa::Baseline => table!(baseline straight_baseline $t Plain<$t, $plain>: 4 2 1; 4 1; 4 1),
                 }
             }
@@ -358,13 +381,15 @@ macro_rules! floats {
 }
 
 floats! {
-    f32 __m512 __m256 4;
-    f64 __m512d __m256d 2;
+    f32 F32 __m512 __m256 4;
+    f64 F64 __m512d __m256d 2;
 }
 
 macro_rules! integers {
-    ($($t:ident $lanes:literal;)*) => {$(
+    ($($t:ident $dtype:ident $lanes:literal;)*) => {$(
         impl Number for $t {
+            const DTYPE: DType = DType::$dtype;
+
             fn negate(self) -> $t {
                 self.wrapping_neg()
             }
@@ -393,8 +418,8 @@ macro_rules! integers {
 }
 
 integers! {
-    u8 16;
-    u16 16;
-    u32 16;
-    u64 8;
+    u8 U8 16;
+    u16 U16 16;
+    u32 U32 16;
+    u64 U64 8;
 }
