@@ -14,7 +14,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RUST_SOURCES := $(shell find rust -type f \( -name '*.rs' -o -name Cargo.toml -o -name '*.txt' \))
 BUILT := $(VENV)/.built
 
-.PHONY: run examples test test-rust test-tiny test-gpu test-python test-all test-versions oracle sanitize sanitize-python fuzz fuzz-sizes faults wheel bench sweep bench-gpu lint docs docs-check build clean help
+.PHONY: run examples test test-rust test-tiny test-gpu test-python test-all test-versions test-aarch64 oracle sanitize sanitize-python fuzz fuzz-sizes faults wheel bench sweep bench-gpu lint docs docs-check build clean help
 
 help:
 	@echo "make run         train a classifier of digits, then run it from Rust"
@@ -25,6 +25,7 @@ help:
 	@echo "make test-ecosystem  libraries that import jax, on ferrax: Optax, Haiku, BlackJAX, ..."
 	@echo "make test-all    every case of every table, then sanitize, then fuzz for some seconds"
 	@echo "make test-versions  the wheel of make wheel on Python 3.10 and 3.13, where they are installed"
+	@echo "make test-aarch64  the Rust crates built for aarch64 Linux, their tests under qemu-user"
 	@echo "make oracle      the results of JAX that tests compare with, computed and kept anew"
 	@echo "make sanitize-python  tests at large sizes with the extension module under AddressSanitizer"
 	@echo "make sanitize    tests of ferrax-cpu under AddressSanitizer and, where it is installed, Miri"
@@ -102,6 +103,19 @@ test: test-rust test-python
 # Debug profile: the verifier and the debug assertions are on, the numeric crates are optimised.
 test-rust:
 	cargo test -q --locked --workspace --exclude ferrax-python --exclude ferrax-gpu
+
+# The crates of programs without Python and GPU, on another processor: the blocks of the virtual machine, no machine code.
+AARCH64 := aarch64-unknown-linux-gnu
+AARCH64_CC := aarch64-linux-gnu-gcc
+AARCH64_CRATES := ferrax-ir ferrax-transform ferrax-compile ferrax-x86 ferrax-linalg ferrax-fft ferrax-cpu ferrax
+
+test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER := $(AARCH64_CC)
+test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER := qemu-aarch64 -L /usr/aarch64-linux-gnu
+test-aarch64:
+	@for name in $(AARCH64_CC) qemu-aarch64; do command -v $$name >/dev/null || \
+	{ echo "test-aarch64: $$name is missing (apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)" >&2; exit 1; }; done
+	rustup target add $(AARCH64)
+	cargo test -q --locked --no-fail-fast --target $(AARCH64) $(AARCH64_CRATES:%=-p %)
 
 # These of the Python suite run with the GPU as the default device.
 GPU_TESTS := $(addprefix tests/python/test_,$(addsuffix .py,conformance autodiff array_methods at control_flow_programs \

@@ -54,7 +54,14 @@ PROGRAMS = {
     "gather: windows": (
         lambda x: ferrax.vmap(lambda row: lax.dynamic_slice(x, (row, 0), (3, 96)))(jnp.asarray(ROWS)), (UPDATES,),
         lambda: along_rows(UPDATES, ROWS)),
-    "product: pieces": (lambda a, b: a @ b, (A[:, :500], B[:500]), lambda: A[:, :500] @ B[:500].astype(float)),
+    "product: pieces": (
+        lambda a, b: a @ b, (A[:, :500] * np.complex64(1j), B[:500].astype(np.complex64)),
+        lambda: A[:, :500] * 1j @ B[:500].astype(complex)),
+    "product: register blocks of all threads": (
+        lambda a, b: a @ b, (A[:, :500], B[:500]), lambda: A[:, :500] @ B[:500].astype(float)),
+    "product: right operand packed for all rows": (
+        lambda a, b: jnp.maximum(a @ b, 0.0) * 2, (B[:800].reshape(24_000, 20), A[:20, :60]),
+        lambda: np.maximum(B[:800].reshape(24_000, 20) @ A[:20, :60].astype(float), 0) * 2),
     "product: a matrix and a vector": (
         lambda a, b: jnp.concatenate([a @ b, b[:70] @ a[:70], a.T @ a[:, 3], a[5] @ a.T]), (A[:, :500], B[:500, 0]),
         lambda: np.concatenate([A[:, :500] @ B[:500, 0].astype(float), B[:70, 0].astype(float) @ A[:70, :500],

@@ -7,11 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ferrax_compile::chain::Chain;
 use ferrax_ir::Result;
 use ferrax_ir::paths::Path;
+#[cfg(target_arch = "x86_64")]
 use ferrax_ir::scalar::ScalarType;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 
-use super::arena::{self, Block};
+#[cfg(target_arch = "x86_64")]
+use super::arena;
+use super::arena::Block;
 use crate::generations::Generations;
 
 /// Functions that are known, at most, and their bytes.

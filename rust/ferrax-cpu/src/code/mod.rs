@@ -4,6 +4,7 @@
 //! everywhere else the vector VM runs all. Both give the same bits. What there is: small loops as one function
 //! ([`Function`]), and what kernels do to blocks, of AVX-512 where the processor has it ([`ChainFunction`]).
 
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "there is no code to publish"))]
 mod arena;
 #[cfg(target_arch = "x86_64")]
 mod calls;
@@ -103,7 +104,10 @@ impl Function {
         #[cfg(target_arch = "x86_64")]
         let block = arena::publish(&ferrax_x86::emit(native, pointers, &calls::Calls)?);
         #[cfg(not(target_arch = "x86_64"))]
-        let block: Option<Block> = None;
+        let block: Option<Block> = {
+            let _ = native;
+            None
+        };
         Path::NativeRefused.take_if(block.is_none());
         Ok(block.map(|block| Function { block, pointers }))
     }

@@ -14,6 +14,7 @@ use crate::vm::isa::{Isa, isa};
 
 /// A product of a matrix and a vector: where the terms of a result are, and its results.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "there are no ways but those of x86-64"))]
 pub struct Vectors {
     results: usize,
     terms: usize,
