@@ -30,7 +30,7 @@ import time
 from typing import NamedTuple
 
 import faults_table
-from faults_table import Fault
+from faults_kind import Fault
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 VARIABLE = "FERRAX_FAULT"
