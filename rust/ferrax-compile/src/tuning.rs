@@ -8,7 +8,7 @@
 //!
 //! Numbers that do determine bits are no thresholds, and constants where they are used: [`LANES`] and [`BLOCK`] of the
 //! tree of a sum (`interpret.rs`), panels of products and convolutions, and which products are
-//! tiny or thin (`ferrax-cpu/src/kernels`: `panels.rs`, `thin.rs`, `conv/tree.rs`, `conv/micro.rs`).
+//! tiny or thin (`ferrax-cpu/src/kernels`: `panels.rs`, `blocked.rs`, `thin.rs`, `conv/tree.rs`, `micro.rs`).
 //!
 //! [`LANES`]: crate::interpret::LANES
 //! [`BLOCK`]: crate::interpret::BLOCK
