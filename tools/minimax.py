@@ -193,8 +193,10 @@ def erf_fits():
         x = mp.sqrt(z)
         return mp.erf(x) / x - 1 if z > 1e-20 else 2 / mp.sqrt(mp.pi) * (1 - z / 3) - 1
 
-    fit("ERF_SMALL_32", small, 0, mpf("0.93") ** 2, 6, 32)
-    fit("ERF_LARGE_32", lambda a: -mp.log(mp.erfc(a)), 0.91, 4.05, 7, 32, lambda a: mp.erfc(a) / mp.erf(a))
+    fit("ERF_SMALL_32", small, 0, mpf("1.01") ** 2, 7, 32)
+    # erf(a) = 1 - p(a)^-8.
+    fit("ERF_LARGE_32", lambda a: mp.erfc(a) ** (mpf(-1) / 8), mpf("0.99"), mpf("4.05"), 9, 32,
+        lambda a: 8 * mp.erfc(a) ** (mpf(9) / 8) / mp.erf(a))
     fit("ERF_SMALL_64", small, 0, mpf("1.01") ** 2, 13, 64)
     # exp(a a) erfc(a) (1 + 2 a) = p((a - 4) / (a + 4)).
     for bits, low, high, count in ((32, mpf("0.45"), mpf("10.3"), 10), (64, mpf("0.45"), mpf("28"), 21)):

@@ -1,7 +1,7 @@
 //! erf, erfc, erf_inv.
 //!
-//! Small arguments: `x + x p(x²)`. Beyond, in 32 bits `erf(a) = 1 - exp(-p(a))` (the
-//! form of N. Juffa's published approximations); else from `erfc(a) = exp(-a²) R`
+//! Small arguments: `x + x p(x²)`. Beyond, in 32 bits `erf(a) = 1 - p(a)^-8` (after C.
+//! Hastings, "Approximations for Digital Computers", 1955); else from `erfc(a) = exp(-a²) R`
 //! where `R (1 + 2a)` is a polynomial of `(a - c) / (a + c)` (Shepherd and Laframboise,
 //! "Chebyshev approximation of (1 + 2x) exp(x²) erfc x", Math. Comp. 36, 1981).
 //! Coefficients: `tools/minimax.py erf`.
@@ -19,6 +19,15 @@ fn erf_small<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     l.fma(x, p, x)
 }
 
+/// `expm1(r)` and `k` with `exp(-a²) = 2^k exp(r)`.
+#[inline(always)]
+fn exp_of_square<L: FloatLang>(l: &mut L, a: L::F) -> (L::F, L::I) {
+    let (square, error) = l.two_product(a, a);
+    let square = l.neg(square);
+    let error = l.neg(error);
+    reduced(l, square, Some(error))
+}
+
 /// For `a >= 0.45`; zero where that is all there is.
 #[inline(always)]
 fn erfc_large<L: FloatLang>(l: &mut L, a: L::F) -> L::F {
@@ -26,6 +35,13 @@ fn erfc_large<L: FloatLang>(l: &mut L, a: L::F) -> L::F {
     let a = l.at_most(a, high);
     let c = if l.wide() { 4.0 } else { 2.0 };
     let t = calc!(l, div(sub(a, (c)), add(a, (c))));
+    if !l.wide() {
+        let n = l.poly_first_last(t, &ERFC_32, &ERFC_32);
+        let q = calc!(l, div(n, add(add(a, a), 1.0)));
+        let (p, k) = exp_of_square(l, a);
+        let y = l.fma(p, q, q);
+        return scale(l, y, k);
+    }
     // Quotient and exponential are pairs until the last product.
     let [first, rest] = l.poly_parts(t, &ERFC_32, &ERFC_64);
     let (n, n_low) = l.fast_two_sum(first, rest);
@@ -37,10 +53,7 @@ fn erfc_large<L: FloatLang>(l: &mut L, a: L::F) -> L::F {
     let (again, again_low) = l.two_product(q, d);
     let lost = calc!(l, sub(sub(sub(n, again), again_low), mul(q, d_low)));
     let q_low = calc!(l, mul(add(lost, n_low), inverse));
-    let (square, error) = l.two_product(a, a);
-    let square = l.neg(square);
-    let error = l.neg(error);
-    let (p, k) = reduced(l, square, Some(error));
+    let (p, k) = exp_of_square(l, a);
     let (e, e_low) = l.fast_two_sum(one, p);
     let y = calc!(l, fma(e, q, fma(e, q_low, mul(e_low, q))));
     scale(l, y, k)
@@ -49,21 +62,20 @@ fn erfc_large<L: FloatLang>(l: &mut L, a: L::F) -> L::F {
 #[inline(always)]
 pub fn erf<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let a = l.abs(x);
-    let border = l.by_width(0.92, 1.0);
-    let is_small = l.lt(a, border);
+    let is_small = calc!(l, lt(a, 1.0));
     let small = erf_small(l, x);
     let high = l.by_width(4.05, 6.0);
     let bounded = l.at_most(a, high);
-    let large = if l.wide() {
-        let complement = erfc_large(l, bounded);
-        calc!(l, sub(1.0, complement))
+    let complement = if l.wide() {
+        erfc_large(l, bounded)
     } else {
-        let exponent = l.poly(bounded, &ERF_LARGE_32, &ERF_LARGE_32);
-        let exponent = l.neg(exponent);
-        let (p, k) = reduced(l, exponent, None);
-        let power = l.power_of_two(k, 0);
-        calc!(l, fnma(power, p, sub(1.0, power)))
+        // Its error is taken eight times.
+        let root = l.poly_first_last(bounded, &ERF_LARGE_32, &ERF_LARGE_32);
+        let fourth = calc!(l, mul(root, root));
+        let square = calc!(l, mul(fourth, fourth));
+        calc!(l, div(1.0, mul(square, square)))
     };
+    let large = calc!(l, sub(1.0, complement));
     let large = l.with_sign(large, x);
     l.select(is_small, small, large)
 }

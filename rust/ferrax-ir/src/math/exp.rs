@@ -101,13 +101,16 @@ pub fn expm1<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     l.keep_zero(x, y)
 }
 
-/// `1 / (1 + exp(-x))`, corrected for what the sum and the quotient round off.
+/// `1 / (1 + exp(-x))`, in 64 bits corrected for what the sum and the quotient round off.
 #[inline(always)]
 pub fn logistic<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let negated = l.neg(x);
     let e = exp(l, negated);
     let s = calc!(l, add(e, 1.0));
     let y = calc!(l, div(1.0, s));
+    if !l.wide() {
+        return y;
+    }
     // Where e < 1, `s_low` is what the sum lost, or zero.
     let s_low = calc!(l, sub(1.0, sub(s, e)));
     let rest = calc!(l, fnma(y, s_low, fnma(y, s, 1.0)));
@@ -116,8 +119,7 @@ pub fn logistic<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     l.select(finite, corrected, y)
 }
 
-/// `t / (t + 2)` with `t = expm1(2 |x|)`, corrected for what the sum and the quotient
-/// round off.
+/// `t / (t + 2)` with `t = expm1(2 |x|)`, in 64 bits corrected for what the sum and the quotient round off.
 #[inline(always)]
 pub fn tanh<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let high = l.by_width(10.0, 20.0);
@@ -128,6 +130,10 @@ pub fn tanh<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let power = l.power_of_two(k, 0);
     let t = calc!(l, fma(power, p, sub(power, 1.0)));
     let d = calc!(l, add(t, 2.0));
+    if !l.wide() {
+        let y = l.div(t, d);
+        return l.with_sign(y, x);
+    }
     let d_low = calc!(l, sub(t, sub(d, 2.0)));
     let inverse = calc!(l, div(1.0, d));
     let y = l.mul(t, inverse);

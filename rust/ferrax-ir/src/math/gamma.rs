@@ -39,7 +39,7 @@ fn lgamma_positive<L: FloatLang>(l: &mut L, x: L::F) -> (L::F, L::B, L::F) {
     let reduced = calc!(l, sub(v, 1.0));
     let t = l.select(below, x, reduced);
     let p = calc!(l, sub(t, 0.625));
-    let p = l.poly(p, &LGAMMA_32, &LGAMMA_64);
+    let p = l.poly_in_turn(p, &LGAMMA_32, &LGAMMA_64);
     // t (t - 1); rounded once where that is possible.
     let zeros = if l.fused() { calc!(l, fma(t, t, neg(t))) } else { calc!(l, mul(t, sub(t, 1.0))) };
     let direct = l.mul(zeros, p);
@@ -139,7 +139,7 @@ fn digamma_positive<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let reduced = l.sub(v, one);
     let t = l.select(below, x, reduced);
     let p = calc!(l, sub(t, 0.625));
-    let p = l.poly(p, &DIGAMMA_32, &DIGAMMA_64);
+    let p = l.poly_in_turn(p, &DIGAMMA_32, &DIGAMMA_64);
     let root = l.by_width(DIGAMMA_ROOT_LESS_1_32[0], DIGAMMA_ROOT_LESS_1_64[0]);
     let root_low = l.by_width(DIGAMMA_ROOT_LESS_1_32[1], DIGAMMA_ROOT_LESS_1_64[1]);
     let distance = calc!(l, sub(sub(t, root), root_low));

@@ -111,9 +111,34 @@ pub trait FloatLangExt: FloatLang {
         self.float(value)
     }
 
-    /// The polynomial with these coefficients, lowest power first, by Horner's rule.
+    /// The polynomial with these coefficients, lowest power first, by Estrin's rule: few of its operations wait for
+    /// one another.
     #[inline(always)]
     fn poly<const N: usize, const W: usize>(
+        &mut self,
+        x: Self::F,
+        narrow: &[f64; N],
+        wide: &[f64; W],
+    ) -> Self::F {
+        if self.wide() { estrin(self, x, wide) } else { estrin(self, x, narrow) }
+    }
+
+    /// The same, but the first coefficient comes last: where it is most of the sum, the others' roundings hardly count.
+    #[inline(always)]
+    fn poly_first_last<const N: usize, const W: usize>(
+        &mut self,
+        x: Self::F,
+        narrow: &[f64; N],
+        wide: &[f64; W],
+    ) -> Self::F {
+        let first = self.by_width(narrow[0], wide[0]);
+        let rest = if self.wide() { estrin(self, x, &wide[1..]) } else { estrin(self, x, &narrow[1..]) };
+        self.fma(rest, x, first)
+    }
+
+    /// The same by Horner's rule, which rounds less where terms cancel.
+    #[inline(always)]
+    fn poly_in_turn<const N: usize, const W: usize>(
         &mut self,
         x: Self::F,
         narrow: &[f64; N],
@@ -131,7 +156,7 @@ pub trait FloatLangExt: FloatLang {
         wide: &[f64; W],
     ) -> [Self::F; 2] {
         let first = self.by_width(narrow[0], wide[0]);
-        let rest = if self.wide() { horner(self, x, &wide[1..]) } else { horner(self, x, &narrow[1..]) };
+        let rest = if self.wide() { estrin(self, x, &wide[1..]) } else { estrin(self, x, &narrow[1..]) };
         [first, self.mul(rest, x)]
     }
 
@@ -289,6 +314,33 @@ fn horner<L: FloatLang + ?Sized>(l: &mut L, x: L::F, coefficients: &[f64]) -> L:
         sum = l.fma(sum, x, c);
     }
     sum
+}
+
+/// Pairs of neighbours, pairs of pairs, and so on (G. Estrin, "Organization of computer systems: the fixed plus
+/// variable structure computer", 1960). Of up to 48 coefficients.
+#[inline(always)]
+fn estrin<L: FloatLang + ?Sized>(l: &mut L, x: L::F, coefficients: &[f64]) -> L::F {
+    let mut terms = [x; 24];
+    let mut count = coefficients.len().div_ceil(2);
+    // Loops over ranges that the number of coefficients fixes are unrolled, and the terms are registers.
+    for k in 0..count {
+        terms[k] = l.float(coefficients[2 * k]);
+        if 2 * k + 1 < coefficients.len() {
+            let high = l.float(coefficients[2 * k + 1]);
+            terms[k] = l.fma(high, x, terms[k]);
+        }
+    }
+    let mut power = x;
+    while count > 1 {
+        power = l.mul(power, power);
+        let next = count.div_ceil(2);
+        for k in 0..next {
+            terms[k] =
+                if 2 * k + 1 < count { l.fma(terms[2 * k + 1], power, terms[2 * k]) } else { terms[2 * k] };
+        }
+        count = next;
+    }
+    terms[0]
 }
 
 /// Nested operations: `calc!(l, fma(x, add(y, 1.0), neg(z)))`. Leaves are variables,
