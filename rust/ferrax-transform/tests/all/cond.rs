@@ -6,7 +6,7 @@ use crate::common::run;
 use ferrax_ir::ops::{Call, Cond};
 use ferrax_ir::{ArrayType, Atom, Builder, DType, Dim, Op, Program};
 use ferrax_transform::{
-    OutDims, batch, dce_with, jvp, linearize, optimise, partial_eval, simplify, vjp_program,
+    Options, OutDims, batch, dce_with, jvp, linearize, optimise, partial_eval, simplify, vjp_program,
 };
 use std::sync::Arc;
 
@@ -252,6 +252,23 @@ fn an_index_that_is_known_leaves_the_branch_alone() {
         let program = Program::parse(&three.replace("INDEX", &index.to_string())).unwrap();
         assert_eq!(simplify(&program).unwrap().equations[0].op.name(), name);
     }
+}
+
+#[test]
+fn branches_are_decided_within_decided_branches() {
+    let mut inner = "{ lambda ; x:f64[]. let y:f64[] = sin x in (y,) }".to_owned();
+    for _ in 0..5 {
+        inner = format!(
+            "{{ lambda ; x:f64[]. let
+                p:bool[] = gt 2.0:f64[] 1.0:f64[]
+                i:i32[] = convert_element_type[new_dtype=int32 weak_type=False] p
+                y:f64[] = cond[branches=({{ lambda ; x:f64[]. let y:f64[] = cos x in (y,) }}, {inner})] i x in (y,) }}"
+        );
+    }
+    let program = Program::parse(&inner).unwrap();
+    let simple = optimise(&program, Options::default()).unwrap();
+    assert_eq!(simple.equations.len(), 1, "{simple}");
+    assert_eq!(simple.equations[0].op.name(), "sin");
 }
 
 /// A tower: each level takes one of two programs, which both hold the level below.
