@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -122,32 +122,65 @@ def where(condition: Any, x: Callable[[], Any], y: Callable[[], Any]) -> Any:
 
 
 def polynomial(coefficients: Sequence[float], x: Any) -> Any:
-    """The polynomial with these coefficients, the constant one first, by Horner's rule."""
-    total = lax.full_like(x, coefficients[-1])
-    for coefficient in reversed(coefficients[:-1]):
-        total = total * x + coefficient
-    return total
+    """The polynomial with these coefficients, the constant one first, by Estrin's rule (Organization of computer
+    systems, 1960): pairs of neighbours, pairs of pairs and so on, few of which wait for one another."""
+    terms, power = list(coefficients), x
+    while len(terms) > 1:
+        pairs = [low + high * power for low, high in zip(terms[::2], terms[1::2])]
+        terms = pairs + terms[2 * len(pairs) :]
+        power = power * power if len(terms) > 1 else power
+    return terms[0] if isinstance(terms[0], Array) else lax.full_like(x, terms[0])
 
 
 def chebyshev(coefficients: Sequence[float], x: Any) -> Any:
-    """The sum of `coefficients[k] * T_k(x)`: by Horner's rule where that is as accurate in the dtype, since
-    it takes two operations for a coefficient, else by Clenshaw's recurrence, which takes three."""
-    powers = None if is_double(x) else _in_powers(tuple(coefficients))
-    if powers is not None:
-        return polynomial(powers, x)
-    doubled = x + x
-    last, before = lax.full_like(x, coefficients[-1]), lax.full_like(x, 0.0)
-    for coefficient in reversed(coefficients[1:-1]):
-        last, before = doubled * last - before + coefficient, last
-    return x * last - before + coefficients[0]
+    """The sum of `coefficients[k] * T_k(x)` for x from -1 to 1: in powers of x where that is as accurate, else from
+    sums of four terms, by `T_(m + k) = 2 T_m T_k - T_(m - k)`."""
+    of_order = {1: x}
+
+    def order(m):
+        if m not in of_order:
+            half = order(m // 2)
+            of_order[m] = 2.0 * half * half - 1.0
+        return of_order[m]
+
+    def total(sum_):
+        if sum_.powers is not None:
+            return polynomial(sum_.powers, x)
+        return total(sum_.low) + order(sum_.order) * total(sum_.high)
+
+    return total(_in_parts(tuple(coefficients)))
+
+
+class _Sum(NamedTuple):
+    """`low + T_order * high`, or a polynomial in powers."""
+
+    powers: tuple[float, ...] | None
+    order: int = 0
+    low: _Sum | None = None
+    high: _Sum | None = None
 
 
 @functools.cache
-def _in_powers(coefficients: tuple[float, ...]) -> tuple[float, ...] | None:
-    """The coefficients of the same polynomial in powers, if their sum does not cancel on [-1, 1]: the terms
-    are at most four times the value, and the small ones have small errors."""
+def _in_parts(coefficients: tuple[float, ...]) -> _Sum:
+    count = len(coefficients)
     powers = np.polynomial.chebyshev.cheb2poly(coefficients)
+    if count <= 4 or _sound(coefficients, powers):
+        return _Sum(tuple(powers.tolist()))
+    order = 4
+    while 2 * order < count:
+        order *= 2
+    low, high = list(coefficients[:order]), [0.0] * (count - order)
+    high[0] = coefficients[order]
+    for k in range(1, count - order):
+        high[k] += 2.0 * coefficients[order + k]
+        low[order - k] -= coefficients[order + k]
+    return _Sum(None, order, _in_parts(tuple(low)), _in_parts(tuple(high)))
+
+
+def _sound(coefficients, powers) -> bool:
+    """Whether a sum in powers does not cancel on [-1, 1]: the terms are at most four times the value, and the small
+    ones have small errors."""
     t = np.linspace(-1, 1, 201)
     terms = np.polynomial.polynomial.polyval(np.abs(t), np.abs(powers))
     value = np.abs(np.polynomial.chebyshev.chebval(t, coefficients))
-    return tuple(powers.tolist()) if np.all(terms <= 4 * value) else None
+    return bool(np.all(terms <= 4 * value))

@@ -69,7 +69,9 @@ def exp_of_square(x, factor=1.0):
     high = _high_bits(x)
     # Far out, where the first factor overflows or is 0, the second does not matter.
     rest = choose(lax.abs(x) < 60.0, (x - high) * (x + high), 0.0)
-    return lax.exp(factor * (high * high)) * lax.exp(factor * rest)
+    # It is at most 0.1 in magnitude where the first factor is neither 0 nor infinite.
+    small = polynomial([1 / math.factorial(k) for k in range(6)], factor * rest)
+    return lax.exp(factor * (high * high)) * small
 
 
 def scaled_erfc_of_size(size):

@@ -16,6 +16,7 @@ from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.scipy.special.arguments import apply, real_arguments, standard_type
 from ferrax._src.scipy.special.chebyshev_tables import (
+    NDTR,
     NDTRI_FAR,
     NDTRI_FARTHEST,
     NDTRI_MIDDLE,
@@ -40,10 +41,15 @@ def _tail(x):
     return _half_erfcx(x) * exp_of_square(x, -0.5)
 
 
+def _from_middle(x):
+    """How likely a variable is between 0 and x, for x from -1 to 1; of NaN that."""
+    return x * series(NDTR, 2.0 * lax.square(x) - 1.0)
+
+
 @custom_jvp
 def _ndtr(x):
     tail = _tail(x)
-    middle = 0.5 + 0.5 * lax.erf(_ROOT_HALF * x)
+    middle = 0.5 + _from_middle(x)
     return choose(x < -1.0, tail, choose(x > 1.0, 1.0 - tail, middle))
 
 
@@ -58,7 +64,7 @@ def ndtr(x: ArrayLike) -> Array:
 
     Args: x: array of float32 or float64. Errors: TypeError for other dtypes.
 
-    `(1 + erf(x / sqrt(2))) / 2`, beyond 1 by `erfcx`, so that small values have all digits.
+    A Chebyshev series up to 1, beyond by `erfcx`, so that small values have all digits.
 
     >>> ferrax.scipy.special.ndtr(jnp.array([0.0, 1.0, -5.0]))
     Array([5.0000000e-01, 8.4134471e-01, 2.8665156e-07], dtype=float32)
@@ -128,7 +134,7 @@ def ndtri(p: ArrayLike) -> Array:
 
 @custom_jvp
 def _log_ndtr(x):
-    beyond = choose(x > 1.0, _tail(x), 0.5 - 0.5 * lax.erf(_ROOT_HALF * x))
+    beyond = choose(x > 1.0, _tail(x), 0.5 - _from_middle(x))
     low = x < -1.0
     below = lax.log(_half_erfcx(x)) - 0.5 * x * x
     return choose(low, below, lax.log1p(-choose(low, 0.5, beyond)))
@@ -142,8 +148,8 @@ def _(primals, tangents):
     low = x < -1.0
     some = choose(low, x, -1.0)
     tail = math.sqrt(0.5 / math.pi) / _half_erfcx(some)
-    above = choose(low, 0.0, x)
-    return y, t * choose(low, tail, lax.exp(-0.5 * above * above + _LOG_HEIGHT) / _ndtr(above))
+    above, logarithm = choose(low, 0.0, x), choose(low, 0.0, y)
+    return y, t * choose(low, tail, lax.exp(-0.5 * above * above + _LOG_HEIGHT - logarithm))
 
 
 def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
