@@ -29,9 +29,12 @@ impl Worker<'_> {
             unsafe {
                 match &fold.apply {
                     Apply::Plain(op) => {
-                        for index in 0..kept {
-                            let to = values.add(index * fold.size);
-                            std::ptr::copy_nonoverlapping(op.start.as_ptr(), to, fold.size);
+                        let bytes = std::slice::from_raw_parts_mut(values, kept * fold.size);
+                        match fold.size {
+                            1 => bytes.fill(op.start[0]),
+                            2 => repeat::<2>(bytes, op.start),
+                            4 => repeat::<4>(bytes, op.start),
+                            _ => repeat::<8>(bytes, op.start),
                         }
                     }
                     Apply::Arg { indices, .. } => {
@@ -320,5 +323,12 @@ impl Worker<'_> {
             // SAFETY: values are those of one segment, of which there are fewer than blocks.
             unsafe { self.push(0) };
         }
+    }
+}
+
+/// Fills memory with the first `N` of these bytes, over and over.
+fn repeat<const N: usize>(bytes: &mut [u8], start: [u8; 8]) {
+    if let Some(start) = start.first_chunk::<N>() {
+        bytes.as_chunks_mut::<N>().0.fill(*start);
     }
 }

@@ -9,7 +9,7 @@ use ferrax_ir::{Result, internal_error};
 
 use super::isa::{Isa, isa};
 use super::ops::{Bits, Number};
-use super::tree::halves;
+use super::tree::{SHORT, column, halves};
 
 /// `f(rows, cols, block, accumulators)`.
 pub type FoldFn = unsafe fn(usize, usize, *const u8, *mut u8);
@@ -218,6 +218,22 @@ unsafe fn fold<F: Fold, const SHAPE: u8>(rows: usize, cols: usize, block: *const
     match SHAPE {
         0 => into_each::<F>(accumulators, block),
         1 => {
+            let (mut accumulators, mut block) = (accumulators, block);
+            if cols <= SHORT {
+                // Eight rows side by side: of a short one by itself most is what it takes to come to one value.
+                let (eights, rest) = accumulators.as_chunks_mut::<8>();
+                let lines;
+                (lines, block) = block.split_at(eights.len() * 8 * cols);
+                for (eight, lines) in eights.iter_mut().zip(lines.chunks_exact(8 * cols)) {
+                    let mut best = *eight;
+                    for col in 0..cols {
+                        // SAFETY: there are eight lines of so many columns.
+                        best = into_lanes::<F, 8>(best, &unsafe { column(lines.as_ptr(), cols, col) });
+                    }
+                    *eight = best;
+                }
+                accumulators = rest;
+            }
             for (accumulator, row) in accumulators.iter_mut().zip(block.chunks_exact(cols)) {
                 *accumulator = F::fold(*accumulator, F::along(row));
             }

@@ -48,6 +48,23 @@ unsafe fn load_rect<C: Cast>(rect: &Rect, array: *const u8, block: *mut u8) {
             }
             return;
         }
+        if col_stride == 0 && block_stride == cols && cols < 32 {
+            // Of short rows there are many: each is written as vectors, and what is too much is the next one's.
+            let block = std::slice::from_raw_parts_mut(block, rows * cols);
+            for row in 0..rows {
+                let value = C::cast(*array.offset(row as isize * row_stride).cast::<C::S>());
+                let to = &mut block[row * cols..];
+                let (eights, rest) = to.as_chunks_mut::<8>();
+                let vectors = cols.div_ceil(8);
+                if vectors <= eights.len() {
+                    eights[..vectors].fill([value; 8]);
+                } else {
+                    eights.fill([value; 8]);
+                    rest.fill(value);
+                }
+            }
+            return;
+        }
         for row in 0..rows {
             let from = array.offset(row as isize * row_stride);
             let to = std::slice::from_raw_parts_mut(block.add(row * block_stride), cols);

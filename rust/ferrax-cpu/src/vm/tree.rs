@@ -31,6 +31,8 @@ use super::isa::{Isa, isa};
 const HALF: usize = LANES / 2;
 /// Powers of two of blocks that a line of one call has at most; tiles are far shorter.
 const LINE_LEVELS: usize = 24;
+/// Terms of lines that go eight side by side, at most.
+pub(super) const SHORT: usize = 2 * LANES;
 
 /// `f(kept, position, n, stride, terms, lanes)`: takes n terms, the first of which has this position in
 /// its block, and none of which is in the next. Rows or lines are `stride` bytes apart.
@@ -456,11 +458,73 @@ unsafe fn close_lines<M: Monoid>(kept: usize, n: usize, lanes: *const u8, values
     }
 }
 
+/// The terms at one place of eight lines, which begin `stride` elements apart.
+///
+/// # Safety
+/// Each line has a term there.
+#[inline(always)]
+pub(super) unsafe fn column<T: Copy>(lines: *const T, stride: usize, place: usize) -> [T; 8] {
+    // SAFETY: the caller's promise. Written out: it is a vector, and no array in memory.
+    unsafe {
+        let first = lines.add(place);
+        [
+            *first,
+            *first.add(stride),
+            *first.add(2 * stride),
+            *first.add(3 * stride),
+            *first.add(4 * stride),
+            *first.add(5 * stride),
+            *first.add(6 * stride),
+            *first.add(7 * stride),
+        ]
+    }
+}
+
+/// The values of eight lines of `n` terms, at most [`SHORT`], lane by lane as those of one.
+///
+/// # Safety
+/// There are so many lines of so many terms.
+#[inline(always)]
+unsafe fn short_lines<M: Monoid>(n: usize, stride: usize, lines: *const M::T) -> [M::T; 8] {
+    let mut lanes = [[M::START; 8]; LANES];
+    // In order are few terms, else one after the other goes to the next lane.
+    let used = if n <= FEW { 1 } else { LANES };
+    for term in 0..n {
+        // SAFETY: the caller promises so many terms.
+        let terms = unsafe { column(lines, stride, term) };
+        lanes[term % used] = first_lanes::<M, 8>(lanes[term % used], &terms);
+    }
+    if used == 1 {
+        return lanes[0];
+    }
+    let mut half = LANES / 2;
+    while half > 0 {
+        for lane in 0..half {
+            lanes[lane] = first_lanes::<M, 8>(lanes[lane], &lanes[lane + half]);
+        }
+        half /= 2;
+    }
+    lanes[0]
+}
+
 /// # Safety
 /// As [`WholeFn`] says.
 #[inline(always)]
 unsafe fn whole<M: Monoid>(kept: usize, n: usize, stride: isize, terms: *const u8, values: *mut u8) {
-    for number in 0..kept {
+    let apart = usize::try_from(stride).map_or(0, |stride| stride / size_of::<M::T>());
+    let mut done = 0;
+    if n <= SHORT && apart >= n {
+        while done + 8 <= kept {
+            // SAFETY: the caller's promise: there are eight lines more, and values of theirs.
+            unsafe {
+                let lines = terms.offset(done as isize * stride).cast::<M::T>();
+                let sums = short_lines::<M>(n, apart, lines);
+                values.cast::<M::T>().add(done).cast::<[M::T; 8]>().write_unaligned(sums);
+            }
+            done += 8;
+        }
+    }
+    for number in done..kept {
         // SAFETY: the caller's promise.
         unsafe {
             let terms = terms.offset(number as isize * stride).cast::<M::T>();
