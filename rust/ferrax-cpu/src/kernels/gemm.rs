@@ -4,7 +4,7 @@
 //! A group that one stride walks is used where it lies; otherwise the operand is
 //! copied into that order first. Floats and integers go to register blocks
 //! (`blocked`), those of few rows or terms to `thin`, a matrix and a vector to
-//! `vectors`; complex numbers, and floats where there are no fused operations, to
+//! `vectors`; complex numbers, and floats on x86-64 without fused operations, to
 //! the `gemm` crate, cut into pieces that depend on the sizes alone; what is tiny
 //! to loops here. Long sums are cut into panels whose products are added in pairs
 //! (`panels`).
@@ -29,7 +29,6 @@ use crate::alloc::Buffer;
 use crate::call::{Call, Kernel};
 use crate::pool;
 use crate::tuning::{Products, Tuning};
-use crate::vm::isa::{Isa, isa};
 
 /// One operand as a batch of matrices, in elements.
 #[derive(Debug, Clone)]
@@ -134,7 +133,7 @@ pub fn bind(
         {
             Path::ProductVector
         }
-        None if dtype.is_float() && !is_tiny && isa() != Isa::Baseline => Path::ProductBlocks,
+        None if dtype.is_float() && !is_tiny && thin::floats_in_blocks() => Path::ProductBlocks,
         None => Path::ProductLarge,
     };
     path.take();
@@ -544,7 +543,11 @@ fn float<T: Blas + vectors::Lanes + Number, const W: usize, const HALF: usize>(
     if thin::multiply::<T, W, HALF>(of) || (!is_tiny && vectors::multiply::<T>(of)) {
         return Ok(());
     }
-    if is_tiny || isa() == Isa::Baseline { blas::<T>(of, tuning) } else { by_blocks::<T, false>(of, tuning) }
+    if is_tiny || !thin::floats_in_blocks() {
+        blas::<T>(of, tuning)
+    } else {
+        by_blocks::<T, false>(of, tuning)
+    }
 }
 
 fn by_blocks<T: Number, const SHARED: bool>(of: &Matrices, tuning: &Products) -> Result<()> {

@@ -54,10 +54,17 @@ pub fn alike(dtype: DType, [m, n, k]: [usize; 3], [rows, cols]: [usize; 2]) -> b
     let kind = |m: usize, n: usize| {
         let is_tiny = m * n * k <= TINY;
         let here = way(m, n, k, numbers).map(|(way, _)| way);
-        let in_blocks = dtype.is_float() && isa() != Isa::Baseline;
+        let in_blocks = dtype.is_float() && floats_in_blocks();
         (is_tiny, here, m == 1, n == 1, !in_blocks && m * n <= 256, !in_blocks && m <= 64 && n <= 64)
     };
-    dtype.is_integer() || kind(m, n) == kind(rows, cols)
+    let known = dtype.is_float() || cfg!(target_arch = "x86_64");
+    dtype.is_integer() || if known { kind(m, n) == kind(rows, cols) } else { [m, n] == [rows, cols] }
+}
+
+/// Whether products of floats that are not tiny go to register blocks: not on x86-64 without fused operations, for which
+/// the `gemm` crate is made better.
+pub fn floats_in_blocks() -> bool {
+    isa() != Isa::Baseline || cfg!(not(target_arch = "x86_64"))
 }
 
 /// Pieces of rows or columns, at most so many and each a multiple of rows long: how many, and their length. Fewer, or
