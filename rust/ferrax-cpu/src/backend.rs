@@ -7,6 +7,7 @@ use ferrax_compile::{MemoryPlan, Plan, plan_for};
 use ferrax_ir::{Program, Result, Storage, Tensor};
 
 use crate::bind::bind;
+use crate::code;
 use crate::executable::{Executable, copied};
 use crate::machine::{Cpu, Nested};
 use crate::persistent;
@@ -62,6 +63,12 @@ pub fn compile(program: &Program) -> Result<Executable> {
 /// As [`compile`]; the program's optimised form may come from a file (see [`crate::persistent`]).
 pub fn compile_kept(program: &Program) -> Result<Executable> {
     backend::compile_prepared(&Cpu::of_process()?, &persistent::prepared(program)?)
+}
+
+/// The machine code that [`compile`] makes: none where there is none on this machine, or where it does not pay.
+pub fn machine_code(program: &Program) -> Result<Vec<code::Listing>> {
+    let (compiled, listing) = code::listed(|| compile(program));
+    compiled.map(|_| listing)
 }
 
 /// What [`compile`] makes ready.

@@ -45,7 +45,8 @@ pub mod strided;
 pub mod tuning;
 pub mod vm;
 
-pub use backend::{compile, compile_kept, memory_plan, plan};
+pub use backend::{compile, compile_kept, machine_code, memory_plan, plan};
+pub use code::Listing;
 pub use eager::run_op;
 pub use executable::{Executable, Outputs};
 pub use fork::{hold_also as hold_through_forks, protect as protect_forks};

@@ -8,7 +8,7 @@ use ferrax_ir::{ArrayType, Op, Program, Type, Var, Varying, View, ops};
 use ferrax_transform::OutDims;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
@@ -475,6 +475,13 @@ impl PyProgram {
         let memory = plan.memory();
         let sizes = [memory.arguments, memory.constants, memory.results, memory.temporaries, memory.peak()];
         Ok((plan.to_string(), plan.traffic(), sizes))
+    }
+
+    /// The functions of machine code that a run on the CPU calls: of each its name, its address and its bytes.
+    fn machine_code<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, usize, Bound<'py, PyBytes>)>> {
+        let functions = py.detach(|| ferrax_cpu::machine_code(&self.program)).py(py)?;
+        let listed = functions.into_iter();
+        Ok(listed.map(|of| (of.name, of.address, PyBytes::new(py, &of.code))).collect())
     }
 
     /// Runs on concrete arrays.

@@ -74,6 +74,17 @@ impl Block {
         self.bytes
     }
 
+    /// Where it is executed.
+    pub fn address(&self) -> usize {
+        self.chunk.executable.addr() + self.offset
+    }
+
+    /// Its instructions.
+    pub fn code(&self) -> &[u8] {
+        // SAFETY: the mapping can be read as long as the chunk lives, and what was put there stays.
+        unsafe { std::slice::from_raw_parts(self.chunk.executable.add(self.offset), self.bytes) }
+    }
+
     /// Calls the function.
     ///
     /// # Safety

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ferrax_compile::chain::Chain;
 use ferrax_ir::Result;
 use ferrax_ir::paths::Path;
+use ferrax_ir::scalar::ScalarOp;
 #[cfg(target_arch = "x86_64")]
 use ferrax_ir::scalar::ScalarType;
 use rustc_hash::FxHasher;
@@ -15,6 +16,7 @@ use smallvec::SmallVec;
 #[cfg(target_arch = "x86_64")]
 use super::arena;
 use super::arena::Block;
+use super::listing;
 use crate::generations::Generations;
 
 /// Functions that are known, at most, and their bytes.
@@ -54,10 +56,13 @@ impl ChainFunction {
         drop(forgotten);
         if let Some(found) = found {
             Path::ChainKnown.take();
+            listing::met(&found.block, || found.name());
             return Ok(Some(found));
         }
         let Some(function) = ChainFunction::made(chain, isa)? else { return Ok(None) };
         let function = Arc::new(function);
+        listing::published(&function.block, || function.name());
+        listing::met(&function.block, || function.name());
         let bytes = function.block.bytes() + size_of::<ChainFunction>();
         let forgotten = known().insert(hash, function.clone(), bytes);
         drop(forgotten);
@@ -79,6 +84,14 @@ impl ChainFunction {
     #[cfg(not(target_arch = "x86_64"))]
     pub(super) fn made(_chain: Chain, _isa: super::Isa) -> Result<Option<ChainFunction>> {
         Ok(None)
+    }
+
+    /// What it does, in short.
+    fn name(&self) -> String {
+        let Chain { body, inputs, outputs } = &self.chain;
+        let given = |op| matches!(op, ScalarOp::Input { .. } | ScalarOp::Const { .. });
+        let count = body.instructions().iter().filter(|instruction| !given(instruction.op)).count();
+        format!("{count} operations on blocks, of {} arrays to {}", inputs.len(), outputs.len())
     }
 
     /// Computes so many lanes of blocks: of the inputs, then of the outputs.

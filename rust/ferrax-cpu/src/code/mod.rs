@@ -13,6 +13,7 @@ mod chain_tests;
 mod chains;
 #[cfg(test)]
 mod lanes_tests;
+mod listing;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ pub use ferrax_x86::Isa;
 
 use self::arena::Block;
 pub use self::chains::ChainFunction;
+pub use self::listing::{Listing, listed};
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use crate::vm;
 
@@ -109,6 +111,11 @@ impl Function {
             None
         };
         Path::NativeRefused.take_if(block.is_none());
+        if let Some(block) = &block {
+            let name = || format!("loop of {} instructions", native.code.len());
+            listing::published(block, name);
+            listing::met(block, name);
+        }
         Ok(block.map(|block| Function { block, pointers }))
     }
 
