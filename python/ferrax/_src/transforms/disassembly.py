@@ -1,7 +1,7 @@
 """Machine code as text.
 
-In: functions, each a name, its address and its bytes: instructions, of which the last is a return, and then constants.
-Out: the instructions, a line for each, in Intel's order of operands. Cost: linear in the bytes.
+In: functions, each a name, its address and its bytes, which are instructions and constants. Out: the instructions, a
+line for each, in Intel's order of operands. Cost: they are sorted.
 """
 
 from __future__ import annotations
@@ -26,11 +26,18 @@ def text(functions: Iterable[tuple[str, int, bytes]]) -> str:
 
 
 def _instructions(iced_x86, address: int, code: bytes) -> Iterator:
-    """Up to the return that no jump goes beyond."""
-    furthest = address
-    for one in iced_x86.Decoder(64, code, ip=address):
-        yield one
-        if one.flow_control in (iced_x86.FlowControl.CONDITIONAL_BRANCH, iced_x86.FlowControl.UNCONDITIONAL_BRANCH):
-            furthest = max(furthest, one.near_branch_target)
-        elif one.flow_control == iced_x86.FlowControl.RETURN and one.next_ip > furthest:
-            return
+    """All that can be reached from the beginning, in order: constants cannot."""
+    flow = iced_x86.FlowControl
+    decoder = iced_x86.Decoder(64, code, ip=address)
+    reached, begins = {}, [address]
+    while begins:
+        at = begins.pop()
+        decoder.position, decoder.ip = at - address, at
+        while decoder.can_decode and decoder.ip not in reached:
+            one = decoder.decode()
+            reached[one.ip] = one
+            if one.flow_control in (flow.CONDITIONAL_BRANCH, flow.UNCONDITIONAL_BRANCH):
+                begins.append(one.near_branch_target)
+            if one.flow_control in (flow.RETURN, flow.UNCONDITIONAL_BRANCH):
+                break
+    return (reached[at] for at in sorted(reached))
