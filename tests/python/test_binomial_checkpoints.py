@@ -140,8 +140,9 @@ def test_second_derivatives_are_those_of_a_scan(steps, most, checkpoints):
     compare(ferrax.jit(ferrax.hessian(f))(X), reference.hessian(g)(X), ulps=64, weak=False)
     twice = lambda grad, f: grad(lambda x: (grad(f)(x) ** 2).sum())  # noqa: E731
     expected = twice(reference.grad, g)(X)
-    compare(twice(ferrax.grad, f)(X), expected, ulps=64, weak=False)
-    compare(ferrax.jit(twice(ferrax.grad, f))(X), expected, ulps=64, weak=False)
+    # Sums of derivatives of both signs.
+    compare(twice(ferrax.grad, f)(X), expected, ulps=64, weak=False, cancels=1.0)
+    compare(ferrax.jit(twice(ferrax.grad, f))(X), expected, ulps=64, weak=False, cancels=1.0)
 
 
 def test_third_derivatives():

@@ -489,7 +489,8 @@ def test_vmap_of_gamma_is_that_of_jax(in_axes):
         key = keys if in_axes[0] == 0 else keys[0]
         return library.vmap(library.random.loggamma, in_axes)(key, a)
 
-    assert_same(case(ferrax), case(jax), None)
+    # The sum of the logarithms of a number about 1 and of a part of it.
+    assert_same(case(ferrax), case(jax), None, cancels=1.0)
 
 
 @pytest.mark.parametrize("name", ["gamma", "loggamma", "beta", "dirichlet", "chisquare"])

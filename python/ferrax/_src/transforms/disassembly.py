@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 def text(functions: Iterable[tuple[str, int, bytes]]) -> str:
     """The instructions of all functions. Errors: ImportError without the library that decodes them."""
     try:
+        # An extra, which nothing else needs.
         import iced_x86
     except ImportError as error:
         raise ImportError(
