@@ -279,12 +279,13 @@ CLOSE = [
 INTEGER_OF_LOG = [("geometric", {"p": 0.3, "shape": (200,)})]
 ALPHA = np.array([0.1, 1, 3], F32)
 LOOPING = [
-    ("gamma", {"a": np.array([0.01, 0.5, 1, 7, 1e4], F32), "shape": (40, 5)}, None),
+    # The exponential of numbers down to -80.
+    ("gamma", {"a": np.array([0.01, 0.5, 1, 7, 1e4], F32), "shape": (40, 5)}, 64),
     ("gamma", {"a": np.array([-1, 0, np.nan, np.inf], F32)}, None),
     ("gamma", {"a": 2.0, "shape": (2, 0)}, None),
     ("gamma", {"a": 0.7, "shape": (20,), "dtype": BF16}, None),
     ("loggamma", {"a": np.array([1e-4, 1, 3], F32), "shape": (20, 3)}, None),
-    ("beta", {"a": 0.5, "b": ALPHA, "shape": (10, 3)}, None),
+    ("beta", {"a": 0.5, "b": ALPHA, "shape": (10, 3)}, 32),
     ("chisquare", {"df": ALPHA}, None),
     ("dirichlet", {"alpha": ALPHA, "shape": (20,)}, None),
     ("dirichlet", {"alpha": np.ones((2, 3), F32), "dtype": BF16}, None),
@@ -316,7 +317,7 @@ COVARIANCE = np.array([[2, 0.5, 0.1], [0.5, 1, 0.2], [0.1, 0.2, 0.7]], F32)
 FACTORED = [
     ("multivariate_normal", {"mean": np.arange(3, dtype=F32), "cov": COVARIANCE, "shape": (4,)}, 64),
     ("multivariate_normal", {"mean": np.zeros((2, 1, 3), F32), "cov": np.stack([COVARIANCE, 2 * COVARIANCE])}, 64),
-    ("orthogonal", {"n": 4, "shape": (2,)}, 64),
+    ("orthogonal", {"n": 4, "shape": (2,)}, 128),
     ("orthogonal", {"n": 3, "m": 5}, 64),
     ("orthogonal", {"n": 3, "dtype": np.complex64}, 64),
 ]
