@@ -99,7 +99,7 @@ add("cond", _cond, BINARY, (f64(3), f64(3, seed=2)))
 add("while", _while, UNARY, (f64(3),), loose=4)
 add("sweeps", _sweeps, REALS, (f64(3),), loose=4)
 add("stand_in", _lanes, UNARY, (f64(3),), loose=4)
-add("scan", _scan, BINARY, (f64(3), f64(3, seed=2)), loose=4)
+add("scan", _scan, BINARY, (f64(3), f64(3, seed=2)), loose=4, sums=True)
 add("remat2", lambda S, x, y: S.jax.checkpoint(lambda x, y: (S.jnp.sin(x) * y, y * y))(x, y), BINARY,
     (f64(3), f64(3, seed=2)))
 add("custom_jvp_call", lambda S, x, y: _own_jvp(S)(x, y), BINARY, (f64(3), f64(3, seed=2)))
