@@ -36,14 +36,16 @@ fn erfc_large<L: FloatLang>(l: &mut L, a: L::F) -> L::F {
     let c = if l.wide() { 4.0 } else { 2.0 };
     let t = calc!(l, div(sub(a, (c)), add(a, (c))));
     if !l.wide() {
-        let n = l.poly_first_last(t, &ERFC_32, &ERFC_32);
+        let [first, rest] = l.first_and_rest(t, &ERFC_32, &ERFC_32);
+        let n = l.fma(rest, t, first);
         let q = calc!(l, div(n, add(add(a, a), 1.0)));
         let (p, k) = exp_of_square(l, a);
         let y = l.fma(p, q, q);
         return scale(l, y, k);
     }
     // Quotient and exponential are pairs until the last product.
-    let [first, rest] = l.poly_parts(t, &ERFC_32, &ERFC_64);
+    let [first, rest] = l.first_and_rest(t, &ERFC_32, &ERFC_64);
+    let rest = l.mul(rest, t);
     let (n, n_low) = l.fast_two_sum(first, rest);
     let one = l.float(1.0);
     let doubled = l.add(a, a);
@@ -69,11 +71,12 @@ pub fn erf<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let complement = if l.wide() {
         erfc_large(l, bounded)
     } else {
-        // Its error is taken eight times.
-        let root = l.poly_first_last(bounded, &ERF_LARGE_32, &ERF_LARGE_32);
-        let fourth = calc!(l, mul(root, root));
-        let square = calc!(l, mul(fourth, fourth));
-        calc!(l, div(1.0, mul(square, square)))
+        // Its error is taken eight times: the first coefficient, most of the sum, comes last.
+        let [first, rest] = l.first_and_rest(bounded, &ERF_LARGE_32, &ERF_LARGE_32);
+        let root = l.fma(rest, bounded, first);
+        let square = l.mul(root, root);
+        let fourth = l.mul(square, square);
+        calc!(l, div(1.0, mul(fourth, fourth)))
     };
     let large = calc!(l, sub(1.0, complement));
     let large = l.with_sign(large, x);

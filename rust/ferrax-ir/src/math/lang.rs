@@ -123,17 +123,16 @@ pub trait FloatLangExt: FloatLang {
         if self.wide() { estrin(self, x, wide) } else { estrin(self, x, narrow) }
     }
 
-    /// The same, but the first coefficient comes last: where it is most of the sum, the others' roundings hardly count.
+    /// The first coefficient, and the polynomial of the others.
     #[inline(always)]
-    fn poly_first_last<const N: usize, const W: usize>(
+    fn first_and_rest<const N: usize, const W: usize>(
         &mut self,
         x: Self::F,
         narrow: &[f64; N],
         wide: &[f64; W],
-    ) -> Self::F {
+    ) -> [Self::F; 2] {
         let first = self.by_width(narrow[0], wide[0]);
-        let rest = if self.wide() { estrin(self, x, &wide[1..]) } else { estrin(self, x, &narrow[1..]) };
-        self.fma(rest, x, first)
+        [first, if self.wide() { estrin(self, x, &wide[1..]) } else { estrin(self, x, &narrow[1..]) }]
     }
 
     /// The same by Horner's rule, which rounds less where terms cancel.
@@ -145,19 +144,6 @@ pub trait FloatLangExt: FloatLang {
         wide: &[f64; W],
     ) -> Self::F {
         if self.wide() { horner(self, x, wide) } else { horner(self, x, narrow) }
-    }
-
-    /// The first coefficient, and the rest of the polynomial.
-    #[inline(always)]
-    fn poly_parts<const N: usize, const W: usize>(
-        &mut self,
-        x: Self::F,
-        narrow: &[f64; N],
-        wide: &[f64; W],
-    ) -> [Self::F; 2] {
-        let first = self.by_width(narrow[0], wide[0]);
-        let rest = if self.wide() { estrin(self, x, &wide[1..]) } else { estrin(self, x, &narrow[1..]) };
-        [first, self.mul(rest, x)]
     }
 
     /// `c - a * b`.
