@@ -43,7 +43,8 @@ def _lanes(S, x):
 
 
 def _scan(S, x, y):
-    return S.lax.scan(lambda c, a: (S.jnp.sin(c) * a, c + a), x, S.jnp.stack([y, x, y * x]))
+    # Both results are products: a sum that cancels says nothing of the ulps of its terms.
+    return S.lax.scan(lambda c, a: (S.jnp.sin(c) * a, c * a), x, S.jnp.stack([y, x, y * x]))
 
 
 def _own_jvp(S):
@@ -99,7 +100,7 @@ add("cond", _cond, BINARY, (f64(3), f64(3, seed=2)))
 add("while", _while, UNARY, (f64(3),), loose=4)
 add("sweeps", _sweeps, REALS, (f64(3),), loose=4)
 add("stand_in", _lanes, UNARY, (f64(3),), loose=4)
-add("scan", _scan, BINARY, (f64(3), f64(3, seed=2)), loose=4, sums=True)
+add("scan", _scan, BINARY, (f64(3), f64(3, seed=2)), loose=4)
 add("remat2", lambda S, x, y: S.jax.checkpoint(lambda x, y: (S.jnp.sin(x) * y, y * y))(x, y), BINARY,
     (f64(3), f64(3, seed=2)))
 add("custom_jvp_call", lambda S, x, y: _own_jvp(S)(x, y), BINARY, (f64(3), f64(3, seed=2)))
