@@ -1,12 +1,17 @@
 //! Fork-join over chunks of work.
 //!
 //! The caller posts a job and works on it; helpers that are awake join in.
-//! Chunks are claimed by one atomic counter, so nobody waits for a chunk that
-//! nobody has begun: when the counter is exhausted the caller waits only for
-//! chunks already claimed. Helpers spin for a while after their last chunk and
-//! then park. A job posted from within a chunk runs on its own thread. Between
-//! its chunks the caller asks whether to stop: then the counter is exhausted at
-//! once. After a fork the child has no helpers and starts new ones.
+//! Its chunks are cut into as many shares as threads may work on it. A thread
+//! begins with the share of its number, the caller with the first, so that the
+//! same thread works on the same part of an array in one job after another and
+//! finds it in the caches of its core, which others may not share. Who is done
+//! goes on with the shares of others. Chunks of a share are claimed by one
+//! atomic counter, so nobody waits for a chunk that nobody has begun: when the
+//! counters are exhausted the caller waits only for chunks already claimed.
+//! Helpers spin for a while after their last chunk and then park. A job posted
+//! from within a chunk runs on its own thread. Between its chunks the caller
+//! asks whether to stop: then the counters are exhausted at once. After a fork
+//! the child has no helpers and starts new ones.
 //!
 //! How work is cut follows [`threads`], which stays as it is while the process lives: memory is set aside by it when
 //! programs are compiled. How many threads work on a job is [`width`], which may change at any time and be more:
@@ -30,11 +35,44 @@ struct Stop(AtomicBool);
 /// How long an idle helper looks for work before it parks.
 const SPIN: Duration = Duration::from_micros(60);
 
-struct Job {
-    /// The next chunk to claim. From `total` on there is none.
+/// Chunks that follow one another. Each has cache lines of its own: threads count in different ones.
+#[repr(align(128))]
+struct Share {
+    /// The next chunk to claim. From `end` on there is none.
     next: AtomicUsize,
+    begin: usize,
+    end: usize,
+}
+
+impl Share {
+    fn claim(&self) -> Option<usize> {
+        let chunk = self.next.fetch_add(1, Ordering::Relaxed);
+        (chunk < self.end).then_some(chunk)
+    }
+
+    fn is_claimed(&self) -> bool {
+        self.next.load(Ordering::Relaxed) >= self.end
+    }
+
+    /// Leaves the chunks that nobody has claimed; how many were claimed.
+    fn close(&self) -> usize {
+        self.next.swap(self.end, Ordering::Relaxed).min(self.end) - self.begin
+    }
+}
+
+/// So many chunks in so many shares, whose sizes differ by at most one.
+fn shares(chunks: usize, count: usize) -> Box<[Share]> {
+    let (each, more) = (chunks / count, chunks % count);
+    let begin = |share: usize| share * each + share.min(more);
+    let share =
+        |share| Share { next: AtomicUsize::new(begin(share)), begin: begin(share), end: begin(share + 1) };
+    (0..count).map(share).collect()
+}
+
+struct Job {
+    /// One for each thread that may work on the job.
+    shares: Box<[Share]>,
     done: AtomicUsize,
-    total: usize,
     /// Helpers that may still join.
     room: AtomicUsize,
     panicked: AtomicBool,
@@ -53,14 +91,14 @@ unsafe impl Send for Job {}
 unsafe impl Sync for Job {}
 
 impl Job {
-    /// Claims and runs chunks until none is left or the job is stopped.
-    fn help(&self) {
+    /// Claims and runs chunks until none is left or the job is stopped, beginning with the share of this thread's
+    /// number: 0 for the thread that posted the job.
+    fn help(&self, number: usize) {
         let _within = Within::enter(self.stop.as_ref());
-        loop {
-            let chunk = self.next.fetch_add(1, Ordering::Relaxed);
-            if chunk >= self.total {
-                return;
-            }
+        // Of more helpers than shares some begin with the same one, none with the caller's.
+        let first = if number == 0 { 0 } else { 1 + (number - 1) % (self.shares.len() - 1) };
+        let (before, from) = self.shares.split_at(first);
+        for chunk in from.iter().chain(before).flat_map(|share| std::iter::from_fn(|| share.claim())) {
             // SAFETY: this chunk is claimed and not counted as done, so `run_until`, which borrows the
             // closure, has not returned.
             let work = unsafe { &*self.work };
@@ -78,7 +116,7 @@ impl Job {
 
     /// Whether there is work for one more helper, who is then expected to help.
     fn join(&self) -> bool {
-        self.next.load(Ordering::Relaxed) < self.total
+        !self.shares.iter().all(Share::is_claimed)
             && self
                 .room
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| room.checked_sub(1))
@@ -87,7 +125,7 @@ impl Job {
 
     /// Leaves the chunks that nobody has claimed; how many were claimed.
     fn close(&self) -> usize {
-        self.next.swap(self.total, Ordering::Relaxed).min(self.total)
+        self.shares.iter().map(Share::close).sum()
     }
 }
 
@@ -111,13 +149,13 @@ impl Shared {
         self.jobs().iter().find(|job| job.join()).cloned()
     }
 
-    fn helper(&self) {
+    fn helper(&self, number: usize) {
         IN_CHUNK.set(true);
         IS_HELPER.set(true);
         loop {
             let seen = self.posted.load(Ordering::Acquire);
             while let Some(job) = self.find() {
-                job.help();
+                job.help(number);
             }
             let idle = Instant::now();
             while self.posted.load(Ordering::Acquire) == seen {
@@ -255,7 +293,7 @@ fn pool(helpers: usize) -> &'static Shared {
     };
     for index in shared.helpers.load(Ordering::Relaxed)..helpers {
         let thread = std::thread::Builder::new().name(format!("ferrax-{}", index + 1));
-        if thread.spawn(|| shared.helper()).is_err() {
+        if thread.spawn(move || shared.helper(index + 1)).is_err() {
             break;
         }
         shared.helpers.store(index + 1, Ordering::Relaxed);
@@ -318,9 +356,8 @@ fn run_until(chunks: usize, work: &(dyn Fn(usize) + Sync), stop: Option<Arc<Stop
     // the threads that claimed them do not exist.)
     let work: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(work) };
     let job = Arc::new(Job {
-        next: AtomicUsize::new(0),
+        shares: shares(chunks, width),
         done: AtomicUsize::new(0),
-        total: chunks,
         room: AtomicUsize::new(width - 1),
         panicked: AtomicBool::new(false),
         stop,
@@ -334,7 +371,7 @@ fn run_until(chunks: usize, work: &(dyn Fn(usize) + Sync), stop: Option<Arc<Stop
         shared.wake.notify_all();
     }
     IN_CHUNK.set(true);
-    job.help();
+    job.help(0);
     IN_CHUNK.set(false);
     let claimed = job.close();
     shared.jobs().retain(|other| !Arc::ptr_eq(other, &job));
@@ -378,6 +415,39 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn shares_have_each_chunk_once_and_a_thread_begins_with_its_own() {
+        for (chunks, count) in [(2, 2), (7, 3), (8, 3), (64, 5), (1000, 1000)] {
+            let order = |number: usize| {
+                let seen: Mutex<Vec<usize>> = Mutex::default();
+                let work = |chunk: usize| seen.lock().unwrap().push(chunk);
+                let work: &(dyn Fn(usize) + Sync) = &work;
+                let job = Job {
+                    shares: shares(chunks, count),
+                    done: AtomicUsize::new(0),
+                    room: AtomicUsize::new(0),
+                    panicked: AtomicBool::new(false),
+                    stop: None,
+                    // SAFETY: only the lifetime changes, and the job ends before the closure does.
+                    work: unsafe {
+                        std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(work)
+                    },
+                };
+                job.help(number);
+                assert_eq!((job.close(), job.done.into_inner()), (chunks, chunks));
+                seen.into_inner().unwrap()
+            };
+            for number in [0, 1, count - 1, count, 3 * count + 1] {
+                let (seen, share) =
+                    (order(number), if number == 0 { 0 } else { 1 + (number - 1) % (count - 1) });
+                assert_eq!(seen[0], shares(chunks, count)[share].begin);
+                let mut sorted = seen;
+                sorted.sort_unstable();
+                assert_eq!(sorted, (0..chunks).collect::<Vec<_>>());
+            }
+        }
     }
 
     #[test]

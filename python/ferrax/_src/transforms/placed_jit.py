@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -175,6 +175,20 @@ def _said_of(leaf) -> Sharding | None:
     return where if isinstance(where, Sharding) else None
 
 
+class _Checked(NamedTuple):
+    """What was found of calls whose arguments have these trees and shapes, under one mesh in use."""
+
+    # The shardings of arguments, None where nothing is said; and their numbers, by which arrays are known that are
+    # there already, or None where more than a number decides.
+    ins: list[Any]
+    numbers: list[int | None] | None
+    # By tree and shapes of the results, their shardings, the numbers of these, and where others are of which no
+    # argument says it.
+    outs: dict[Any, tuple[list[Any], list[int | None], Any]]
+    # Whether any of all these are over several processes.
+    several: bool
+
+
 class PlacedFunction:
     """A jitted function with shardings of its arguments, of its results, or of both."""
 
@@ -197,10 +211,9 @@ class PlacedFunction:
         self._static = jitted._options[0][0]
         places = tree_util.tree_leaves((in_shardings, out_shardings), is_leaf=is_leaf)
         self._mesh = next((x.mesh for x in places if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh)), None)
-        # By trees, shapes and the mesh in use, the shardings of arguments and, by the same of results,
-        # those of results, and where others are of which no argument says it; and whether any of all these are over
-        # several processes.
-        self._known: dict[Any, tuple[list, dict[Any, tuple[list, Any]], bool]] = {}
+        self._donates = any(jitted._options[1])
+        # By trees, shapes and the mesh in use.
+        self._known: dict[Any, _Checked] = {}
 
     # What makes such a function of what one has, by which copies and pickles are made.
     @property
@@ -230,18 +243,20 @@ class PlacedFunction:
         known = self._known.get(key)
         if known is None:
             ins = self._inputs(args, kwargs)
-            known = _kept(self._known, key, (ins, {}, self._is_over_several(ins)))
-        if self._device is None and any(isinstance(x, core.Tracer) for x in leaves):
-            results = self._bound(args, kwargs, known[0])
-            if results is not None:
-                return results
+            numbers = _numbers(ins or [None] * len(leaves))
+            known = _kept(self._known, key, _Checked(ins, numbers, {}, self._is_over_several(ins)))
         if self._device is not None:
             args, kwargs = self._moved(args, kwargs, [SingleDeviceSharding(self._device)] * len(leaves))
-        elif known[0]:
-            args, kwargs = self._moved(args, kwargs, known[0])
-        spread = known[2] and core.trace_state_clean()
+        elif known.numbers is None or not all(map(_is_there, leaves, known.numbers)):
+            if any(isinstance(x, core.Tracer) for x in leaves):
+                results = self._bound(args, kwargs, known.ins)
+                if results is not None:
+                    return results
+            if known.ins:
+                args, kwargs = self._moved(args, kwargs, known.ins)
+        spread = known.several and core.trace_state_clean()
         function = functools.partial(over_processes, self._jit) if spread and over_processes else self._jit
-        if any(self._jit._options[1]) and not spread:
+        if self._donates and not spread:
             function = functools.partial(_donating, self._jit)
         if self._out is None:
             results = function(*args, **kwargs)
@@ -249,22 +264,23 @@ class PlacedFunction:
             before, propagation.call.mesh = propagation.call.mesh, self._mesh
             try:
                 results = placed_programs.called(
-                    self._jit, args, kwargs, lambda tree, shapes: self._said(tree, shapes, known[0])[0], function
+                    self._jit, args, kwargs, lambda tree, shapes: self._said(tree, shapes, known.ins)[0], function
                 )
             finally:
                 propagation.call.mesh = before
         out, tree = tree_util.tree_flatten(results)
-        if known[0] and any(self._jit._options[1]):
-            self._delete_donated(leaves, args, kwargs, known[0])
+        if known.ins and self._donates:
+            self._delete_donated(leaves, args, kwargs, known.ins)
         if self._device is not None:
             return tree.unflatten([self._on_device(x) for x in out])
         shapes = tuple([x.shape for x in out])
-        places = known[1].get((tree, shapes))
-        if places is None:
-            places = _kept(known[1], (tree, shapes), self._said(tree, shapes, known[0]))
+        found = known.outs.get((tree, shapes))
+        if found is None:
+            said, rest = self._said(tree, shapes, known.ins)
+            found = _kept(known.outs, (tree, shapes), (said, _numbers(said) or [None] * len(said), rest))
         given = set(map(id, leaves))
         return tree.unflatten(
-            [_put(x, where, places[1], id(x) in given) for x, where in zip(out, places[0])]
+            [_put(x, where, number, found[2], id(x) in given) for x, where, number in zip(out, *found[:2])]
         )
 
     def _bound(self, args, kwargs, places) -> Any:
@@ -523,9 +539,25 @@ def _kept(table, key, found):
     return found
 
 
-def _put(x, where, rest, given):
-    """A result, where it is. One that is no argument (`given`) is nobody else's. What has no elements is nowhere.
-    A traced one of which nothing is said is where the program that it is part of puts it."""
+def _numbers(places) -> list[int | None] | None:
+    """The numbers of shardings, None for None; None where a sharding has none of its own: over explicit axes, which
+    types have or have not, and of sums over devices."""
+    for where in places:
+        if isinstance(where, NamedSharding) and (where.mesh.explicit_axes or where.spec.unreduced):
+            return None
+    return [None if where is None else number_of(where) for where in places]
+
+
+def _is_there(x, number) -> bool:
+    """Whether this is an array of this number, or of any."""
+    return type(x) is core.ArrayImpl and (number is None or _core.place_of(x) == number)
+
+
+def _put(x, where, number, rest, given):
+    """A result, where it is, whose number may be known. One that is no argument (`given`) is nobody else's. What has no
+    elements is nowhere. A traced one of which nothing is said is where the program that it is part of puts it."""
+    if number is not None and not given and type(x) is core.ArrayImpl:
+        return _core.place_at(x, number, True)
     if isinstance(x, np.ndarray):  # float0
         return x
     if isinstance(x, core.Tracer):
