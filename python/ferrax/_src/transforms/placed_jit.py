@@ -8,7 +8,7 @@ those of which nothing is said are where the arguments' places put them (`core.p
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -236,8 +236,11 @@ class PlacedFunction:
 
     @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        dynamic = self._dynamic(args) if self._static else args
-        leaves, tree = tree_util.tree_flatten((dynamic, kwargs))
+        # Arrays alone, and one array as the result, are their own leaves: of a tree that is None here.
+        leaves: Sequence[Any] = args
+        tree = None
+        if kwargs or self._static or not all(type(x) is core.ArrayImpl for x in args):
+            leaves, tree = tree_util.tree_flatten((self._dynamic(args), kwargs))
         # What was checked once for these trees and shapes, and under this mesh, holds.
         key = tree, tuple([getattr(x, "shape", ()) for x in leaves]), named_axes.mesh_in_use()
         known = self._known.get(key)
@@ -268,20 +271,21 @@ class PlacedFunction:
                 )
             finally:
                 propagation.call.mesh = before
-        out, tree = tree_util.tree_flatten(results)
+        out, tree = ([results], None) if type(results) is core.ArrayImpl else tree_util.tree_flatten(results)
         if known.ins and self._donates:
             self._delete_donated(leaves, args, kwargs, known.ins)
         if self._device is not None:
-            return tree.unflatten([self._on_device(x) for x in out])
+            out = [self._on_device(x) for x in out]
+            return out[0] if tree is None else tree.unflatten(out)
         shapes = tuple([x.shape for x in out])
         found = known.outs.get((tree, shapes))
         if found is None:
-            said, rest = self._said(tree, shapes, known.ins)
+            said, rest = self._said(tree_util.tree_structure(results), shapes, known.ins)
             found = _kept(known.outs, (tree, shapes), (said, _numbers(said) or [None] * len(said), rest))
         given = set(map(id, leaves))
-        return tree.unflatten(
-            [_put(x, where, number, found[2], id(x) in given) for x, where, number in zip(out, *found[:2])]
-        )
+        said, numbers, rest = found
+        out = [_put(x, where, number, rest, id(x) in given) for x, where, number in zip(out, said, numbers)]
+        return out[0] if tree is None else tree.unflatten(out)
 
     def _bound(self, args, kwargs, places) -> Any:
         """The results of a call that is an equation, whose program says where arguments and results are. None where
