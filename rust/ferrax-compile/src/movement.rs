@@ -34,7 +34,7 @@ impl Emitter<'_> {
             IndexMap::Picked(picked) => return self.pick(picked, equation, var, view),
             IndexMap::Counted { axis } => {
                 return match view.decompose(sizes) {
-                    Ok(indices) => self.count(graph.dtypes[var.index()], *axis, &indices),
+                    Ok(indices) => self.count(graph.dtypes[var.index()], (*axis, sizes[*axis]), &indices),
                     Err(failure) => self.stored(failure, view, var),
                 };
             }
@@ -164,18 +164,22 @@ impl Emitter<'_> {
         })
     }
 
-    /// The index along an axis, as a number.
-    fn count(&mut self, dtype: DType, axis: usize, indices: &AxisIndices) -> Emitted<Value> {
+    /// The index along an axis of so many elements, as a number. Sums of 32 bits that wrap around on the way come to it,
+    /// too; what else has 32 bits or fewer is made of it faster.
+    fn count(&mut self, dtype: DType, axis: (usize, usize), indices: &AxisIndices) -> Emitted<Value> {
+        let (axis, size) = axis;
+        let long = matches!(dtype, DType::I64 | DType::U64) || i32::try_from(size).is_err();
+        let ty = if long { ScalarType::I64 } else { ScalarType::I32 };
         let mut sum = match indices.start[axis] {
             0 => None,
-            start => Some(self.param(start)),
+            start => Some(self.param_of(ty, start)),
         };
         for term in indices.terms_of(axis) {
-            let index = self.body().push(ScalarOp::Index { axis: term.index as u32 }, ScalarType::I64, &[]);
+            let index = self.body().push(ScalarOp::Index { axis: term.index as u32 }, ty, &[]);
             let scaled = match term.factor {
                 1 => index,
                 factor => {
-                    let factor = self.param(factor);
+                    let factor = self.param_of(ty, factor);
                     self.body().op(ScalarOp::Mul, &[index, factor])
                 }
             };
@@ -185,7 +189,7 @@ impl Emitter<'_> {
             });
         }
         let body = self.body();
-        let sum = sum.unwrap_or_else(|| body.int(ScalarType::I64, 0));
+        let sum = sum.unwrap_or_else(|| body.int(ty, 0));
         let value = body.convert(sum, ScalarType::of(dtype)?);
         let value = body.round_to(dtype, value);
         Ok(if dtype.is_complex() {
@@ -278,14 +282,18 @@ impl Emitter<'_> {
         for &loop_index in &restricted {
             let (low, high) = ranges[loop_index];
             let (old_low, old_high) = view.ranges[loop_index];
-            let index = self.body().push(ScalarOp::Index { axis: loop_index as u32 }, ScalarType::I64, &[]);
+            let short = |number: i64| i32::try_from(number).is_ok();
+            let extent = self.draft.extents[loop_index] as i64;
+            let ty =
+                if short(extent) && short(low) && short(high) { ScalarType::I32 } else { ScalarType::I64 };
+            let index = self.body().push(ScalarOp::Index { axis: loop_index as u32 }, ty, &[]);
             let mut conditions: SmallVec<[Reg; 2]> = SmallVec::new();
             if low > old_low {
-                let low = self.param(low);
+                let low = self.param_of(ty, low);
                 conditions.push(self.body().compare(ScalarOp::Le, low, index));
             }
             if high < old_high {
-                let high = self.param(high);
+                let high = self.param_of(ty, high);
                 conditions.push(self.body().compare(ScalarOp::Lt, index, high));
             }
             for condition in conditions {

@@ -348,9 +348,8 @@ def digitize(x: ArrayLike, bins: Any, right: bool = False, *, method: str | None
     count = edges.shape[0]
     if count == 0:
         return lax.full(x.shape, 0, _INT32)
-    search = partial(searchsorted, side="left" if right else "right", method=method or "scan")
     ascending = _before(lax.index_in_dim(edges, 0, keepdims=False),
                         lax.index_in_dim(edges, count - 1, keepdims=False), True)
-    up, down = search(edges, x), search(lax.rev(edges, (0,)), x)
-    down = lax.sub(lax.full_like(down, count), down)
-    return lax.select_n(ascending, down, up)
+    rising = lax.select_n(ascending, lax.rev(edges, (0,)), edges)
+    found = searchsorted(rising, x, side="left" if right else "right", method=method or "scan")
+    return lax.select_n(ascending, lax.sub(lax.full_like(found, count), found), found)

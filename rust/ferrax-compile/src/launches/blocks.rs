@@ -201,7 +201,8 @@ fn counted(body: &Body, loops: &[usize], base: usize) -> (Body, Vec<Reg>) {
         {
             let index = (base + number) as u32;
             let begin = out.push(ScalarOp::Param { index }, ScalarType::I64, &[]);
-            own = out.push(ScalarOp::Add, ScalarType::I64, &[own, begin]);
+            let begin = out.convert(begin, instruction.ty);
+            own = out.push(ScalarOp::Add, instruction.ty, &[own, begin]);
         }
         map.push(own);
     }

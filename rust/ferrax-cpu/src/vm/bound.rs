@@ -17,7 +17,7 @@ use super::Place;
 use super::chains::ChainStep;
 use super::flat::Flat;
 use super::pick::{Indices, JumpStep, Picks};
-use super::rect::Rect;
+use super::rect::{Rect, indices};
 use super::reduction::{Apply, Fold, Progress, connect, folds, wanted};
 use super::section::{Context, Entry, Instr, Layout, LoadStep, Section, build, work};
 use crate::alloc::Buffer;
@@ -722,26 +722,24 @@ impl Worker<'_> {
             },
             // SAFETY: the tile is inside the kernel's extents, for which the operand is valid.
             Instr::Load { step } => unsafe { self.load(&section.loads[step as usize], true) },
-            Instr::Rows { to, axis } | Instr::Cols { to, axis } => {
+            Instr::Rows { to, axis, long } | Instr::Cols { to, axis, long } => {
                 let by_row = matches!(instr, Instr::Rows { .. });
-                let first = self.at[axis as usize];
-                // SAFETY: the slot holds one i64 per lane and is nobody else's now.
-                let block =
-                    unsafe { std::slice::from_raw_parts_mut(self.table[to as usize].cast::<i64>(), lanes) };
-                for (row, line) in block.chunks_exact_mut(self.cols).enumerate() {
-                    if by_row {
-                        line.fill(first + row as i64);
-                    } else {
-                        for (value, index) in line.iter_mut().zip(first..) {
-                            *value = index;
-                        }
+                let (block, first) = (self.table[to as usize], self.at[axis as usize]);
+                // SAFETY: the slot holds an integer of this size per lane and is nobody else's now.
+                unsafe {
+                    match long {
+                        true => indices(block.cast::<i64>(), (lanes, self.cols), by_row, |row| first + row),
+                        false => indices(block.cast::<i32>(), (lanes, self.cols), by_row, |row| {
+                            (first + row) as i32
+                        }),
                     }
                 }
             }
-            // SAFETY: the slot holds one i64, for `build` marked the instruction as uniform.
-            Instr::Outside { to, axis } => unsafe {
-                *self.table[to as usize].cast::<i64>() = self.at[axis as usize];
-            },
+            Instr::Outside { to, axis, long } => {
+                let (slot, index) = (self.table[to as usize], self.at[axis as usize]);
+                // SAFETY: the slot holds an integer of this size and is nobody else's now.
+                unsafe { if long { *slot.cast::<i64>() = index } else { *slot.cast::<i32>() = index as i32 } }
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! Rectangles of elements between an array and a block, and how elements change on the way.
+//! Rectangles of elements between an array and a block, how elements change on the way, and blocks of indices.
 
 /// A rectangle: `rows` by `cols`, with byte strides in the array and an
 /// element stride between rows of the block.
@@ -19,4 +19,27 @@ pub(super) trait Cast {
     type S: Copy;
     type R: Copy;
     fn cast(s: Self::S) -> Self::R;
+}
+
+/// Writes the indices of rows to all their lanes, or those of columns along each row.
+///
+/// # Safety
+/// The block has so many lanes, in rows of so many columns, for writing.
+pub(super) unsafe fn indices<T: Copy>(
+    block: *mut T,
+    (lanes, cols): (usize, usize),
+    by_row: bool,
+    index: impl Fn(i64) -> T,
+) {
+    // SAFETY: the caller's promise.
+    let block = unsafe { std::slice::from_raw_parts_mut(block, lanes) };
+    for (row, line) in block.chunks_exact_mut(cols).enumerate() {
+        if by_row {
+            line.fill(index(row as i64));
+        } else {
+            for (col, value) in line.iter_mut().enumerate() {
+                *value = index(col as i64);
+            }
+        }
+    }
 }

@@ -139,18 +139,21 @@ pub enum Instr {
     Load {
         step: u32,
     },
-    /// Loop indices: of the tile's rows, its columns, or of one axis outside.
+    /// Loop indices, integers of 32 or of 64 bits: of the tile's rows, its columns, or of one axis outside.
     Rows {
         to: Place,
         axis: u32,
+        long: bool,
     },
     Cols {
         to: Place,
         axis: u32,
+        long: bool,
     },
     Outside {
         to: Place,
         axis: u32,
+        long: bool,
     },
 }
 
@@ -430,7 +433,7 @@ impl Builder<'_> {
                 ScalarOp::Input { operand, part } => {
                     self.input(operand, part, index, direct.get(&(index as u32)).copied())?
                 }
-                ScalarOp::Index { axis } => self.index(axis)?,
+                ScalarOp::Index { axis } => self.index(axis, instruction.ty)?,
                 _ if self.renames(instruction) => self.place(instruction.args[0])?,
                 _ => {
                     let direct = direct.get(&(index as u32)).map(|direct| direct.place);
@@ -627,23 +630,28 @@ impl Builder<'_> {
         }
     }
 
-    fn index(&mut self, axis: u32) -> Result<Place> {
+    fn index(&mut self, axis: u32, ty: ScalarType) -> Result<Place> {
+        let long = match ty {
+            ScalarType::I32 => false,
+            ScalarType::I64 => true,
+            ty => return Err(internal_error!("a loop's index as {ty:?}")),
+        };
         let axis = self.context.nest.axis_of[axis as usize];
         let tile = self.context.tile;
         let is = |span: Option<Span>| span.is_some_and(|span| span.axis == axis);
         let number = axis as u32;
         Ok(if is(tile.row) || is(tile.col) {
-            let to = self.take(8);
+            let to = self.take(ty.size());
             self.section.cost += 1.0;
             self.section.instrs.push(if is(tile.row) {
-                Instr::Rows { to, axis: number }
+                Instr::Rows { to, axis: number, long }
             } else {
-                Instr::Cols { to, axis: number }
+                Instr::Cols { to, axis: number, long }
             });
             to
         } else {
-            let to = self.layout.slot(8);
-            self.section.instrs.push(Instr::Outside { to, axis: number });
+            let to = self.layout.slot(ty.size());
+            self.section.instrs.push(Instr::Outside { to, axis: number, long });
             to
         })
     }

@@ -327,6 +327,7 @@ impl<'a> Writer<'a> {
                     self.input(&own, (operand as usize, part), instruction.ty, &args, &indices)?;
                     continue;
                 }
+                ScalarOp::Index { axis } if instruction.ty == ScalarType::I32 => format!("i{axis}"),
                 ScalarOp::Index { axis } => format!("i64(i{axis})"),
                 ScalarOp::Param { index } => self.param(index as usize, instruction.ty),
                 _ => computed(body, instruction, &args)?,
