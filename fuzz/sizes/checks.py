@@ -66,12 +66,16 @@ class Subject:
         self.jnp, lax = importlib.import_module(f"{module}.numpy"), importlib.import_module(f"{module}.lax")
         importlib.import_module(f"{module}.ops")
         self.jax.config.update("jax_enable_x64", program.x64())
-        names = {"jax": self.jax, "jnp": self.jnp, "lax": lax}
-        exec(program.function(), names)
-        self.plain = names["f"]
+        self.names = {"jax": self.jax, "jnp": self.jnp, "lax": lax}
+        self.plain = self.defined(program.function())
         self.function = derivatives.called(self.jax, self.plain, program)
         donated = program.floats()[:1] if program.mode == "donate" else ()
         self.compiled = self.jax.jit(self.function, donate_argnums=tuple(donated))
+
+    def defined(self, text: str):
+        names = dict(self.names)
+        exec(text, names)
+        return names["f"]
 
     def batches(self) -> list[list[np.ndarray]]:
         """The inputs, of which there are several where they are a batch."""
