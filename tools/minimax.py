@@ -147,7 +147,7 @@ QUARTER_PI = mp.pi / 4 * mpf("1.03")
 
 
 def exp_fits():
-    for bits, count in ((32, 6), (64, 11)):
+    for bits, count in ((32, 5), (64, 11)):
         fit(f"EXP_{bits}", near_zero(lambda r: (mp.expm1(r) - r) / r**2, lambda r: mpf(1) / 2 + r / 6),
             -HALF_LN2, HALF_LN2, count, bits, near_zero(lambda r: r**2 / abs(mp.expm1(r)), abs))
     parts("LN_2_32", LN2, 32, 2, 16)

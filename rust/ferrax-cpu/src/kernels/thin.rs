@@ -136,7 +136,7 @@ macro_rules! versions {
     ($($baseline:ident $wide:ident $inner:ident $fused:literal;)*) => {$(
         unsafe fn $baseline<T: Real, const W: usize, const HALF: usize>(of: &Matrices) {
             // SAFETY: the contract is that of the function called.
-            unsafe { $inner::<T, W, HALF, false>(of) }
+            unsafe { $inner::<T, W, HALF, { $fused && cfg!(target_arch = "aarch64") }>(of) }
         }
         #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
         unsafe fn $wide<T: Real, const W: usize, const HALF: usize>(of: &Matrices) {

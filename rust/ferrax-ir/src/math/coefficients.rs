@@ -3,9 +3,9 @@
 #![allow(clippy::excessive_precision, clippy::approx_constant)]
 
 // exp
-/// On [-0.350039, 0.350039]; weighted error 2^-31.02 (unrounded 2^-31.86).
-pub const EXP_32: [f64; 6] =
-    [5.000000000e-01, 1.666666567e-01, 4.166648537e-02, 8.333542384e-03, 1.393322251e-03, 1.976620697e-04];
+/// On [-0.350039, 0.350039]; weighted error 2^-25.99 (unrounded 2^-26.09).
+pub const EXP_32: [f64; 5] =
+    [4.999999702e-01, 1.666654199e-01, 4.166733101e-02, 8.366839029e-03, 1.387989265e-03];
 
 /// On [-0.350039, 0.350039]; weighted error 2^-61.51 (unrounded 2^-61.57).
 pub const EXP_64: [f64; 11] = [

@@ -7,7 +7,7 @@
 //! Coefficients: `tools/minimax.py erf`.
 
 use super::coefficients::*;
-use super::exp::{reduced, scale};
+use super::exp::{bias, reduced, scale};
 use super::lang::{FloatLang, FloatLangExt, calc};
 use super::log::log;
 
@@ -19,13 +19,14 @@ fn erf_small<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     l.fma(x, p, x)
 }
 
-/// `expm1(r)` and `k` with `exp(-a²) = 2^k exp(r)`.
+/// `expm1(r)` and `k`, with its bias, with `exp(-a²) = 2^k exp(r)`.
 #[inline(always)]
 fn exp_of_square<L: FloatLang>(l: &mut L, a: L::F) -> (L::F, L::I) {
     let (square, error) = l.two_product(a, a);
     let square = l.neg(square);
     let error = l.neg(error);
-    reduced(l, square, Some(error))
+    let bias = bias(l);
+    reduced(l, square, Some(error), bias)
 }
 
 /// For `a >= 0.45`; zero where that is all there is.

@@ -8,12 +8,11 @@
 use super::coefficients::*;
 use super::lang::{FloatLang, FloatLangExt, calc};
 
-/// `expm1(r)` and the integer `k` (in the low bits) with `x + low = k ln 2 + r`;
-/// `low` is small.
+/// `expm1(r)` and `k + bias` (in the low bits) with the integer `k` and `x + low = k ln 2 + r`; `low` is small.
 #[inline(always)]
-pub fn reduced<L: FloatLang>(l: &mut L, x: L::F, low: Option<L::F>) -> (L::F, L::I) {
+pub fn reduced<L: FloatLang>(l: &mut L, x: L::F, low: Option<L::F>, bias: i64) -> (L::F, L::I) {
     let log2_e = l.float(std::f64::consts::LOG2_E);
-    let (k, bits) = l.round_product(x, log2_e);
+    let (k, bits) = l.round_product(x, log2_e, bias);
     let high_part = l.by_width(LN_2_32[0], LN_2_64[0]);
     let low_part = l.by_width(LN_2_32[1], LN_2_64[1]);
     let r = l.fnma(k, high_part, x);
@@ -31,21 +30,21 @@ fn expm1_near_zero<L: FloatLang>(l: &mut L, r: L::F) -> L::F {
     calc!(l, fma(mul(r, r), q, r))
 }
 
-/// `y * 2^k` for `k` from twice the least exponent to one above the largest; rounds
-/// once where the result is subnormal.
+/// What [`scale`] asks to be added to `k`: twice the exponents' bias, so that halves are positive and biased once.
+#[inline(always)]
+pub fn bias<L: FloatLang>(l: &L) -> i64 {
+    2 * l.format().exponent_bias
+}
+
+/// `y * 2^k` for `k` from twice the least exponent to one above the largest, which is given with [`bias`] added; rounds once
+/// where the result is subnormal.
 #[inline(always)]
 pub fn scale<L: FloatLang>(l: &mut L, y: L::F, k_bits: L::I) -> L::F {
-    let format = l.format();
-    // Adding twice the bias makes the number in the low bits positive: it can be
-    // halved by a logical shift once the magic number's bits are gone.
-    let remove = l.int(2 * format.exponent_bias - format.magic_bits);
-    let total = l.add_int(k_bits, remove);
-    let half = l.shr(total, 1);
-    let rest = l.sub_int(total, half);
-    let first = l.shl(half, format.fraction);
-    let second = l.shl(rest, format.fraction);
-    let first = l.from_bits(first);
-    let second = l.from_bits(second);
+    // Of the magic number's bits, halved or not, none is in those that an exponent keeps.
+    let half = l.shr(k_bits, 1);
+    let rest = l.sub_int(k_bits, half);
+    let first = l.power_of_two(half);
+    let second = l.power_of_two(rest);
     calc!(l, mul(mul(y, first), second))
 }
 
@@ -60,7 +59,8 @@ fn clamped<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
 #[inline(always)]
 pub fn exp<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let x = clamped(l, x);
-    let (p, k) = reduced(l, x, None);
+    let bias = bias(l);
+    let (p, k) = reduced(l, x, None, bias);
     let y = calc!(l, add(p, 1.0));
     scale(l, y, k)
 }
@@ -70,7 +70,8 @@ pub fn exp<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
 pub fn half_exp<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let high = l.by_width(90.0, 711.0);
     let x = l.at_most(x, high);
-    let (p, k) = reduced(l, x, None);
+    let bias = bias(l);
+    let (p, k) = reduced(l, x, None, bias);
     let y = calc!(l, mul(add(p, 1.0), 0.5));
     scale(l, y, k)
 }
@@ -81,7 +82,8 @@ pub fn exp2<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let high = l.by_width(128.0, 1024.0);
     let x = l.clamp(x, low, high);
     let one = l.float(1.0);
-    let (k, bits) = l.round_product(x, one);
+    let bias = bias(l);
+    let (k, bits) = l.round_product(x, one, bias);
     let r = l.sub(x, k);
     let q = l.poly(r, &EXP2_32, &EXP2_64);
     let y = l.fma(r, q, one);
@@ -93,9 +95,10 @@ pub fn expm1<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let low = l.by_width(-20.0, -40.0);
     let high = l.by_width(89.0, 710.0);
     let clamped = l.clamp(x, low, high);
-    let (p, k) = reduced(l, clamped, None);
     // Half of it, so that 2^(k - 1) is finite.
-    let power = l.power_of_two(k, -1);
+    let bias = l.format().exponent_bias - 1;
+    let (p, k) = reduced(l, clamped, None, bias);
+    let power = l.power_of_two(k);
     let half = calc!(l, fma(power, p, sub(power, 0.5)));
     let y = l.add(half, half);
     l.keep_zero(x, y)
@@ -126,8 +129,9 @@ pub fn tanh<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let a = l.abs(x);
     let a = l.at_most(a, high);
     let doubled = l.add(a, a);
-    let (p, k) = reduced(l, doubled, None);
-    let power = l.power_of_two(k, 0);
+    let bias = l.format().exponent_bias;
+    let (p, k) = reduced(l, doubled, None, bias);
+    let power = l.power_of_two(k);
     let t = calc!(l, fma(power, p, sub(power, 1.0)));
     let d = calc!(l, add(t, 2.0));
     if !l.wide() {

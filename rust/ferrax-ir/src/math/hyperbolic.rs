@@ -113,7 +113,9 @@ pub fn atanh<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let half = l.int(1 << (format.fraction - 1));
     let difference = l.add_int(difference, half);
     let k = l.shr(difference, format.fraction);
-    let c = l.power_of_two(k, 0);
+    let bias = l.int(format.exponent_bias);
+    let biased = l.add_int(k, bias);
+    let c = l.power_of_two(biased);
     let k = l.to_float(k);
     // For c = 1, 2, 4 its sums with 1 are exact; for a >= 1/2 that of 1 - a is.
     let c_above = calc!(l, add(c, 1.0));

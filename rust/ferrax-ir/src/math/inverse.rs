@@ -188,7 +188,7 @@ pub fn cbrt<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let start = if l.wide() { 1_430_188_287.0 } else { 21_666.98 };
     let upper = calc!(l, fma(upper, (-1.0 / 3.0), (start)));
     let one = l.float(1.0);
-    let (_, bits) = l.round_product(upper, one);
+    let (_, bits) = l.round_product(upper, one, 0);
     let bits = l.shl(bits, half);
     let mut y = l.from_bits(bits);
     for _ in 0..if l.wide() { 3 } else { 2 } {

@@ -172,11 +172,11 @@ pub trait FloatLangExt: FloatLang {
         self.select(above, high, x)
     }
 
-    /// `x * factor` rounded to an integer `k`, as a float, and a float whose low
-    /// bits are `k` (above them those of the magic number). `|k| < 2^(fraction - 1)`.
+    /// `x * factor` rounded to an integer `k`, as a float, and the bits of a float whose low ones are `k + bias` (above
+    /// them those of the magic number). `|k + bias| < 2^(fraction - 1)`.
     #[inline(always)]
-    fn round_product(&mut self, x: Self::F, factor: Self::F) -> (Self::F, Self::I) {
-        let magic = self.float(self.format().magic);
+    fn round_product(&mut self, x: Self::F, factor: Self::F, bias: i64) -> (Self::F, Self::I) {
+        let magic = self.float(self.format().magic + bias as f64);
         let shifted = self.fma(x, factor, magic);
         let k = self.sub(shifted, magic);
         (k, self.bits(shifted))
@@ -192,13 +192,10 @@ pub trait FloatLangExt: FloatLang {
         self.sub(shifted, magic)
     }
 
-    /// `2^k` where `k` is in the low bits of `k_bits` and the power is normal.
+    /// `2^k` where `k`, with the exponents' bias added, is in the low bits of `k_bits`, and the power is normal.
     #[inline(always)]
-    fn power_of_two(&mut self, k_bits: Self::I, offset: i64) -> Self::F {
-        let format = self.format();
-        let bias = self.int(format.exponent_bias + offset);
-        let exponent = self.add_int(k_bits, bias);
-        let bits = self.shl(exponent, format.fraction);
+    fn power_of_two(&mut self, k_bits: Self::I) -> Self::F {
+        let bits = self.shl(k_bits, self.format().fraction);
         self.from_bits(bits)
     }
 
@@ -319,6 +316,11 @@ fn estrin<L: FloatLang + ?Sized>(l: &mut L, x: L::F, coefficients: &[f64]) -> L:
     let mut power = x;
     while count > 1 {
         power = l.mul(power, power);
+        if count == 3 {
+            // One power less, and as many wait.
+            let upper = l.fma(terms[2], power, terms[1]);
+            return l.fma(upper, power, terms[0]);
+        }
         let next = count.div_ceil(2);
         for k in 0..next {
             terms[k] =

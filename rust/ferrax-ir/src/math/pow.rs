@@ -5,7 +5,7 @@
 //! cases as IEEE 754-2019, 9.2.1 has them.
 
 use super::coefficients::*;
-use super::exp::{reduced, scale};
+use super::exp::{bias, reduced, scale};
 use super::lang::{FloatLang, FloatLangExt, calc};
 use super::log::split;
 
@@ -78,7 +78,8 @@ pub fn pow<L: FloatLang>(l: &mut L, x: L::F, y: L::F) -> L::F {
     let (_, error) = l.two_product(y, log);
     let low = l.fma(y, log_low, error);
     let low = l.select(inside, low, zero);
-    let (p, k) = reduced(l, bounded, Some(low));
+    let bias = bias(l);
+    let (p, k) = reduced(l, bounded, Some(low), bias);
     let power = l.add(p, one);
     let power = scale(l, power, k);
     // Integers: no fraction; odd ones have a half.

@@ -22,7 +22,7 @@ pub fn reduce_moderate<L: FloatLang>(l: &mut L, x: L::F) -> Reduced<L> {
     let first = l.by_width(HALF_PI_32[0], HALF_PI_64[0]);
     let second = l.by_width(HALF_PI_32[1], HALF_PI_64[1]);
     let third = l.by_width(HALF_PI_32[2], HALF_PI_64[2]);
-    let (k, bits) = l.round_product(x, factor);
+    let (k, bits) = l.round_product(x, factor, 0);
     if l.fused() {
         // The first difference is exact; `tail` holds what the second and its product
         // lose (where r is small against the product, the differences are exact).

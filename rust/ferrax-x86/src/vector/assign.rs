@@ -12,6 +12,7 @@ use ferrax_ir::{Result, internal_error};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::together::most_live;
 use super::{Class, Isa, Lowered, Micro, Shape, Source};
 use crate::encode::{
     Alu, Assembler, Condition, Gpr, Length, Map, Masked, Mem, Opcode, Prefix, R8, R9, R10, R11, R12, R13,
@@ -21,6 +22,9 @@ use crate::encode::{
 /// Registers that hold where blocks are; those after `SAVED` belong to the caller. Other blocks are looked up each time.
 const POINTERS: [Gpr; 10] = [RDX, R8, R9, R10, R11, RBX, R12, R13, R14, R15];
 const SAVED: usize = 5;
+
+/// Registers that are left for operands which must be in one.
+const FREE: usize = 2;
 
 /// Bytes of a place on the stack: that of the largest register.
 pub const SLOT: i32 = 64;
@@ -52,6 +56,8 @@ struct Assign<'a> {
     loops: bool,
     /// Registers that the present instruction uses.
     pinned: SmallVec<[(Class, u8); 4]>,
+    /// Constants and single elements that stay in their registers in all steps of a loop.
+    resident: SmallVec<[Source; 8]>,
     blocks: Vec<Block>,
 }
 
@@ -142,6 +148,7 @@ impl<'a> Assign<'a> {
             stack: 0,
             loops: true,
             pinned: SmallVec::new(),
+            resident: SmallVec::new(),
             blocks: Vec::new(),
         }
     }
@@ -185,6 +192,7 @@ impl<'a> Assign<'a> {
     fn steps(&mut self, lowered: &Lowered, lanes: usize, compare: impl Fn(&mut Assembler)) -> Result<()> {
         let begin = self.out.label();
         if self.loops {
+            self.reside(lowered)?;
             self.out.mov_int(RAX, 0);
             self.out.bind(begin);
         }
@@ -195,6 +203,25 @@ impl<'a> Assign<'a> {
             self.out.alu_int(Alu::Add, Width::W64, RAX, lanes as i32);
             compare(&mut self.out);
             self.out.jump_if(Condition::Below, begin);
+        }
+        Ok(())
+    }
+
+    /// Puts the constants and single elements that are read most into the registers that values leave.
+    fn reside(&mut self, lowered: &Lowered) -> Result<()> {
+        let mut read: Vec<(usize, usize, Source)> = Vec::new();
+        for (&source, uses) in &self.uses {
+            if let (false, Some(&first)) = (matches!(source, Source::Value(_)), uses.front()) {
+                read.push((usize::MAX - uses.len(), first, source));
+            }
+        }
+        let left = self.held[Class::Vector as usize].len() - FREE;
+        read.sort_unstable_by_key(|&(seldom, first, _)| (seldom, first));
+        read.truncate(left.saturating_sub(most_live(lowered, Class::Vector)));
+        for (_, _, source) in read {
+            self.register(source)?;
+            self.pinned.clear();
+            self.resident.push(source);
         }
         Ok(())
     }
@@ -229,9 +256,10 @@ impl<'a> Assign<'a> {
         }
     }
 
-    /// Whether a source is needed after an instruction.
+    /// Whether a source is not needed after an instruction.
     fn dies(&self, source: Source, number: usize) -> bool {
-        self.uses.get(&source).and_then(VecDeque::back).is_none_or(|&last| last <= number)
+        !self.resident.contains(&source)
+            && self.uses.get(&source).and_then(VecDeque::back).is_none_or(|&last| last <= number)
     }
 
     fn next_use(&self, source: Source) -> usize {
@@ -257,6 +285,7 @@ impl<'a> Assign<'a> {
         let victim = (first..held.len())
             .filter(|&number| !self.pinned.contains(&(class, number as u8)))
             .filter_map(|number| held[number].map(|source| (self.next_use(source), number, source)))
+            .filter(|(_, _, source)| !self.resident.contains(source))
             .max_by_key(|&(next, number, _)| (next, number));
         let (next, number, source) = victim.ok_or_else(|| internal_error!("no vector register is left"))?;
         if matches!(source, Source::Value(_)) && next != usize::MAX && !self.slots.contains_key(&source) {
@@ -321,9 +350,19 @@ impl<'a> Assign<'a> {
         Ok(register)
     }
 
+    /// Whether what is in memory is read there by the same instruction of the next step side by side, too, and registers
+    /// are left.
+    fn shares(&self, source: Source) -> bool {
+        let next = self.uses.get(&source).and_then(|uses| Some(uses.get(1)? - uses.front()?));
+        let held = &self.held[Class::Vector as usize];
+        !matches!(source, Source::Value(_))
+            && next == Some(1)
+            && held.iter().filter(|held| held.is_none()).count() >= FREE
+    }
+
     /// A source as an operand that may be in memory.
     fn operand(&mut self, source: Source) -> Result<Rm<u8>> {
-        if self.registers.contains_key(&source) || self.class(source) == Class::Mask {
+        if self.shares(source) || self.registers.contains_key(&source) || self.class(source) == Class::Mask {
             return self.register(source).map(Rm::Reg);
         }
         self.memory(source).map(Rm::Mem)
@@ -336,7 +375,7 @@ impl<'a> Assign<'a> {
                 while uses.front().is_some_and(|&next| next <= number) {
                     uses.pop_front();
                 }
-                if uses.is_empty() {
+                if uses.is_empty() && !self.resident.contains(&arg) {
                     let class = self.class(arg);
                     if let Some(register) = self.registers.remove(&arg) {
                         self.held[class as usize][register as usize] = None;
@@ -402,6 +441,12 @@ impl<'a> Assign<'a> {
                 self.release(number, args);
                 let register = self.result(to()?)?;
                 self.out.wide(length, opcode, Masked::ALL, (from, 0, Rm::Reg(register)), byte);
+            }
+            Shape::Digit(digit) => {
+                let from = self.register(args[0])?;
+                self.release(number, args);
+                let register = self.result(to()?)?;
+                self.out.wide(length, opcode, Masked::ALL, (digit, register, Rm::Reg(from)), byte);
             }
             Shape::Fused => self.fused(number, micro, to()?)?,
             Shape::Plain | Shape::Registers | Shape::Blend | Shape::Masked => {

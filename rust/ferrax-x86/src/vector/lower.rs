@@ -335,6 +335,9 @@ impl Lower<'_> {
         let wide = ty.size() == 8;
         let signed = ty.is_signed();
         let ones = u64::MAX;
+        if let Some(shifted) = self.shifted(operation, wide, of) {
+            return Some(shifted);
+        }
         let opcode = match operation {
             ScalarOp::Add => int(if wide { 0xd4 } else { 0xfe }, wide),
             ScalarOp::Sub => int(if wide { 0xfb } else { 0xfa }, wide),
@@ -359,6 +362,21 @@ impl Lower<'_> {
             _ => return None,
         };
         Some(self.each(opcode, None, of))
+    }
+
+    /// A shift of all lanes by one number that a byte holds.
+    fn shifted(&mut self, operation: ScalarOp, wide: bool, of: &[Parts]) -> Option<Parts> {
+        let digit = match operation {
+            ScalarOp::ShrLogical => 2,
+            ScalarOp::ShrArithmetic if !wide => 4,
+            ScalarOp::Shl => 6,
+            _ => return None,
+        };
+        let Source::Constant(bits) = of[1][0] else { return None };
+        let by = u8::try_from(if wide { bits } else { bits & 0xffff_ffff }).ok()?;
+        let shift = (self.isa.length(), int(if wide { 0x73 } else { 0x72 }, wide), Some(by));
+        let parts = of[0].iter();
+        Some(parts.map(|&part| self.micro(Shape::Digit(digit), shift, Class::Vector, &[part])).collect())
     }
 
     /// The first lanes of a register and its last ones, each half a register.

@@ -119,6 +119,8 @@ enum Shape {
     Masked,
     /// The destination is where others have their last operand.
     Extract,
+    /// `to = op(a)` by a byte; the destination is where others have their second operand, and theirs a digit of the opcode.
+    Digit(u8),
     /// From or to a block, so many bytes beyond the step's first lane.
     Load {
         block: u32,

@@ -6,34 +6,38 @@ use ferrax_compile::chain::Chain;
 
 use super::{Class, Isa, Lowered, Micro, Shape, Source};
 
+/// How many values of a class there are at once, at most, and one at least.
+pub(super) fn most_live(lowered: &Lowered, class: Class) -> usize {
+    let mut last = vec![0; lowered.classes.len()];
+    for (number, micro) in lowered.micros.iter().enumerate() {
+        for arg in &micro.args {
+            if let Source::Value(value) = arg {
+                last[*value as usize] = number;
+            }
+        }
+    }
+    let mut ending = vec![0usize; lowered.micros.len() + 1];
+    let (mut now, mut most) = (0, 0);
+    for (number, micro) in lowered.micros.iter().enumerate() {
+        now -= ending[number];
+        if let Some(to) = micro.to.filter(|&to| lowered.classes[to as usize] == class) {
+            now += 1;
+            most = most.max(now);
+            ending[last[to as usize].max(number + 1)] += 1;
+        }
+    }
+    most.max(1)
+}
+
 /// How many steps go side by side: as many as registers hold, where constants need two.
 pub(super) fn steps(lowered: &Lowered, isa: Isa) -> usize {
-    let live = |class: Class| {
-        let mut last = vec![0; lowered.classes.len()];
-        for (number, micro) in lowered.micros.iter().enumerate() {
-            for arg in &micro.args {
-                if let Source::Value(value) = arg {
-                    last[*value as usize] = number;
-                }
-            }
-        }
-        let mut ending = vec![0usize; lowered.micros.len() + 1];
-        let (mut now, mut most) = (0, 0);
-        for (number, micro) in lowered.micros.iter().enumerate() {
-            now -= ending[number];
-            if let Some(to) = micro.to.filter(|&to| lowered.classes[to as usize] == class) {
-                now += 1;
-                most = most.max(now);
-                ending[last[to as usize].max(number + 1)] += 1;
-            }
-        }
-        most.max(1)
-    };
     let (vectors, masks, most) = match isa {
         Isa::Avx2 => (14, usize::MAX, 2),
         Isa::Avx512 => (30, 7, 4),
     };
-    let fit = (vectors / live(Class::Vector)).min(masks / live(Class::Mask)).clamp(1, most);
+    let fit = (vectors / most_live(lowered, Class::Vector))
+        .min(masks / most_live(lowered, Class::Mask))
+        .clamp(1, most);
     1 << fit.ilog2()
 }
 
