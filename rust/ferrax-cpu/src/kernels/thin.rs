@@ -135,7 +135,7 @@ fn select(baseline: unsafe fn(&Matrices), _wide: unsafe fn(&Matrices)) -> unsafe
 macro_rules! versions {
     ($($baseline:ident $wide:ident $inner:ident $fused:literal;)*) => {$(
         unsafe fn $baseline<T: Real, const W: usize, const HALF: usize>(of: &Matrices) {
-            // SAFETY: the contract is that of the function called.
+            // SAFETY: the contract is that of the function called. Every aarch64 has fused operations.
             unsafe { $inner::<T, W, HALF, { $fused && cfg!(target_arch = "aarch64") }>(of) }
         }
         #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]

@@ -2,7 +2,8 @@
 //! of one whose blocks are where that function says.
 //!
 //! Where no register is free, the value goes that is needed last. Constants and single elements are in memory, where
-//! instructions read them; they get registers where an operand must be one, and lose them without being saved. Source:
+//! instructions read them; they get registers where an operand must be one, or steps side by side read them, and lose them
+//! without being saved. In a loop, those that are read most stay in the registers that values leave. Source:
 //! Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5, 1966.
 
 use std::collections::VecDeque;
