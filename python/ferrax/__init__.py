@@ -169,6 +169,7 @@ from ferrax._src.state import (
     new_ref as new_ref,
 )
 from ferrax._src.numpy.ref_ops import empty_ref as empty_ref
+from ferrax._src.numpy.slices import ds as ds
 from ferrax._src.parallel.constraints import reshard as reshard
 from ferrax._src.parallel.global_arrays import (
     make_array_from_callback as make_array_from_callback,

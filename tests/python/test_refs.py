@@ -152,7 +152,6 @@ def test_the_type_of_a_ref():
         (lambda s, r: r[::-1], "step >= 1", ValueError),
         (lambda s, r: r["x"], "string", TypeError),
         (lambda s, r: r[s.jax.new_ref(0)], "Read it first", TypeError),
-        (lambda s, r: r.at[0], "no .at", NotImplementedError),
         (lambda s, r: s.jnp.sin(r), "got Ref", TypeError),
         (lambda s, r: r + 1, "unsupported operand", TypeError),
         (lambda s, r: s.jax.new_ref(r), "cannot hold a Ref", TypeError),

@@ -38,5 +38,6 @@ at.install(_core.Array)
 array.install(_core.Array)
 permuted_array.install()
 ref_ops.install(state.Ref)
+ref_ops.install(state.TransformedRef)
 explicit_types.install(constraints.reshard, constraints.with_sharding_constraint)
 index_checks.callback = debug_callback

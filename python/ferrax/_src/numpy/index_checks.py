@@ -20,7 +20,7 @@ from ferrax._src.base import config, errors
 from ferrax._src.core import as_array
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.control_flow.conditionals import cond
-from ferrax._src.numpy.index_parse import Range
+from ferrax._src.numpy.index_parse import Range, Window
 
 # `debug.callback`, which a layer above gives.
 callback: Callable[..., Any] | None = None
@@ -39,7 +39,7 @@ def check_entries(operation: str, shape: tuple[int, ...], entries: Iterable[Any]
     for entry in entries:
         if entry is None or entry is True or entry is False or type(entry) is str:
             continue
-        if type(entry) is not Range:
+        if type(entry) not in (Range, Window):
             check(operation, entry, shape[axis], axis, wrap)
         axis += 1
 

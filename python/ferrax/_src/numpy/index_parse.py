@@ -4,6 +4,7 @@
 
   int                 a static integer, as written (not wrapped, not checked)
   slice               normalised by ``slice.indices`` to the axis: a ``Range``
+  Slice               a ``Range`` if it is known to be within the axis, else a ``Window``
   None, True, False   new axis, boolean scalars
   "e"                 a zero-length ellipsis, kept because it separates advanced indices
   Array               an integer index array or traced integer scalar
@@ -25,6 +26,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error, is_concrete, traced_values
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.numpy.array_creation import array
+from ferrax._src.numpy.slices import Slice
 from ferrax._src.tree import tree_util
 
 _VALID = (
@@ -41,6 +43,14 @@ class Range(NamedTuple):
     size: int
     step: int
     whole: bool
+
+
+class Window(NamedTuple):
+    """A slice of one axis whose ``start``, an integer or a scalar array, may be out of bounds."""
+
+    start: Any
+    size: int
+    step: int
 
 
 class Mask(NamedTuple):
@@ -67,7 +77,7 @@ def parse(shape: tuple[int, ...], index) -> list:
             used += 1
         elif item is None:
             pass
-        elif kind is slice:
+        elif kind is slice or kind is Slice:
             used += 1
         elif item is Ellipsis:
             if ellipsis_at >= 0:
@@ -100,6 +110,9 @@ def parse(shape: tuple[int, ...], index) -> list:
         kind = type(item)
         if kind is slice:
             entries.append(_range(item, shape[axis], position))
+            axis += 1
+        elif kind is Slice:
+            entries.append(_window(item, shape[axis]))
             axis += 1
         elif kind is Mask:
             value = item.value
@@ -222,6 +235,32 @@ def _range(item: slice, size: int, position: int) -> Range:
         # The step of at most one element does not matter; 1 makes the plainest op.
         return Range(picked.start if count else 0, count, 1, count == size)
     return Range(picked.start, count, picked.step, count == size and picked.step == 1)
+
+
+def _window(item: Slice, size: int) -> Range | Window:
+    start, count, step = item.start, item.size, item.stride
+    if not isinstance(count, int):
+        if not is_concrete(count):
+            raise TypeError(
+                f"the size of a Slice must be known while tracing, got {count}: make a larger one "
+                f"and mask what is too much.{traced_values((count,))}"
+            )
+        count = operator.index(count)
+    if step == 1 and count > size:
+        raise TypeError(
+            f"a Slice of size {count} is larger than the axis that it is an index of, of size {size}"
+        )
+    if not isinstance(start, Array) or is_concrete(start):
+        start = operator.index(start)
+        first = start + size if start < 0 else start
+        if first >= 0 and first + (count - 1) * step < size and step and count:
+            return Range(first, count, step, count == size)
+        return Window(start, count, step)
+    if start.ndim or start.dtype.kind not in "iu":
+        raise TypeError(
+            f"the start of a Slice must be an integer, got {start.dtype}{list(start.shape)}"
+        )
+    return Window(start, count, step)
 
 
 def numpy_index_array(value: np.ndarray, size: int, wrap: bool, dtype: np.dtype) -> Array:

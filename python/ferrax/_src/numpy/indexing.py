@@ -3,7 +3,8 @@
 Three lowerings, chosen by what the index contains:
 
   static          slice, rev, squeeze, broadcast_in_dim (integers, slices, None, Ellipsis)
-  dynamic scalar  dynamic_slice (besides the above, integers that are traced or out of bounds)
+  dynamic scalar  dynamic_slice (besides the above, integers and starts that are traced or out of
+                  bounds)
   gather          index arrays, or mode "fill" with an index that may be out of bounds
 
 Invariants: negative indices count from the end once; integers out of bounds are then clamped;
@@ -38,6 +39,7 @@ from ferrax._src.numpy.basic_index import (
 from ferrax._src.numpy.index_parse import (
     Mask,
     Range,
+    Window,
     numpy_index_array,
     parse,
     reject_large_integers,
@@ -106,19 +108,22 @@ def static_getitem(
     if index_checks.wanted(mode):
         index_checks.check_entries("x[i]", x.shape, entries, wrap)
     entries, empty = _settle_booleans(entries)
-    has_scalars = has_arrays = False
+    has_scalars = has_arrays = has_strides = False
     for entry in entries:
         if isinstance(entry, (Array, np.ndarray)):
             if entry.ndim:
                 has_arrays = True
             else:
                 has_scalars = True
+        elif type(entry) is Window:
+            has_scalars = True
+            has_strides = has_strides or entry.step != 1
     # Integers out of bounds stay as they are, for checks to see them, where something is read.
     misses_any = mode_name != "clip" and empty is None and not has_arrays
     dynamic = has_scalars or (misses_any and misses(x.shape, entries, wrap))
     if has_arrays and mode_name != "clip":
         check_static(x.shape, entries, wrap)
-    if has_arrays or (mode_name == "fill" and dynamic):
+    if has_arrays or has_strides or (mode_name == "fill" and dynamic):
         out = _gather_getitem(
             x, entries, mode_name, fill_value, unique_indices, indices_are_sorted, wrap
         )
@@ -166,7 +171,7 @@ def _settle_booleans(entries: list) -> tuple[list, int | None]:
     if any(isinstance(entry, (Array, np.ndarray)) and entry.ndim for entry in entries):
         return entries, None
     # Several boolean scalars together make one axis.
-    separators = (Range, type(None), str)
+    separators = (Range, Window, type(None), str)
     block = [place for place, entry in enumerate(entries) if not isinstance(entry, separators)]
     apart = block[-1] - block[0] >= len(block)
     result: list = [None] if apart else []
@@ -180,7 +185,7 @@ def _settle_booleans(entries: list) -> tuple[list, int | None]:
                 axis += 1
             continue
         result.append(entry)
-        if entry is None or type(entry) is Range:
+        if entry is None or type(entry) in (Range, Window):
             axis += 1
     return result, None if value else seen
 
@@ -205,18 +210,29 @@ def _dynamic_getitem(x: Array, entries: list, wrap: bool) -> Array:
             starts.append(as_array(_INT32.type(entry.start)))
             sizes.append(entry.size)
             after.append(Range(0, entry.size, 1, True))
+        elif type(entry) is Window:
+            starts.append(_start_array(entry.start, shape[axis], wrap))
+            sizes.append(entry.size)
+            after.append(Range(0, entry.size, 1, True))
         else:
-            if type(entry) is int:
-                start = as_array(_INT32.type(static_integer(entry, shape[axis], wrap)))
-            else:
-                start = dynamic_start(entry, shape[axis], wrap)
-            starts.append(start)
+            starts.append(_start_array(entry, shape[axis], wrap))
             sizes.append(1)
             dropped.append(axis)
     x = bind("dynamic_slice", (x, *starts), {"slice_sizes": tuple(sizes)})
     if dropped:
         x = bind("squeeze", (x,), {"dimensions": tuple(dropped)})
     return basic_getitem(x, after, wrap) if None in after else x
+
+
+def _start(index, size: int, wrap: bool):
+    if isinstance(index, int):
+        return static_integer(index, size, wrap)
+    return dynamic_start(index, size, wrap)
+
+
+def _start_array(index, size: int, wrap: bool) -> Array:
+    start = _start(index, size, wrap)
+    return as_array(_INT32.type(start)) if isinstance(start, int) else start
 
 
 def dynamic_start(index, size: int, wrap: bool) -> Array:
@@ -272,6 +288,9 @@ def structure_of(
             else:
                 structure.append(("s", entry.size, entry.step))
                 starts.append(entry.start)
+        elif kind is Window:
+            structure.append(("s", entry.size, entry.step))
+            starts.append(_start(entry.start, shape[axis], wrap))
         elif isinstance(entry, np.ndarray):
             structure.append(("a", entry.shape, False))
             arrays.append(numpy_index_array(entry, shape[axis], wrap, _INT32))

@@ -1,12 +1,15 @@
 """Reads and writes of mutable arrays: `ferrax.ref.get`, `set`, `swap`, `addupdate`.
 
 A write checks shape and dtype, computes the updated copy of the value as ``x.at[index]`` does, and
-makes the ref hold it. `install` gives `Ref` the methods that index.
+makes the ref hold it. Traced integers and starts of slices are moved into bounds; index arrays are
+not, and what they write out of bounds is dropped. `install` gives `Ref` and its views the methods
+that index.
 """
 
 from __future__ import annotations
 
-import operator
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,12 +19,16 @@ from ferrax._src import core, state
 from ferrax._src.base import dtypes
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax.creation import full
-from ferrax._src.lax.elementwise import _convert_element_type
-from ferrax._src.numpy.index_parse import parse
+from ferrax._src.lax.elementwise import _convert_element_type, stop_gradient
+from ferrax._src.numpy import ref_views as views
+from ferrax._src.numpy.index_parse import Mask, parse
 from ferrax._src.numpy.indexing import _settle_booleans, concrete_masks, structure_of
-from ferrax._src.state import Ref, at_user_line, check_ref, new_ref
+from ferrax._src.numpy.ref_index import checked_index
+from ferrax._src.numpy.slices import Slice
+from ferrax._src.state import Ref, TransformedRef, at_user_line, check_ref, new_ref
+from ferrax._src.tree import tree_util
 
-__all__ = ["addupdate", "empty_ref", "get", "set", "swap"]
+__all__ = ["addupdate", "empty_ref", "get", "run_state", "set", "swap"]
 
 
 def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
@@ -41,9 +48,9 @@ def get(ref: Ref, idx: Any = None) -> Any:
     """``ref[idx]``: the elements that an index names, as an array.
 
     Args:
-      ref: a mutable array.
-      idx: integers, slices with positive steps, ``...``, integer arrays and masks, or a tuple of
-        them; None is all of it.
+      ref: a mutable array, or a view of one.
+      idx: integers, slices with positive steps, `ds`, ``...``, integer arrays and masks, or a tuple
+        of them; None is all of it.
 
     Errors: ValueError for a static index out of bounds, more indices than dimensions, and what is
     no ref.
@@ -52,8 +59,11 @@ def get(ref: Ref, idx: Any = None) -> Any:
         >>> ferrax.ref.get(ferrax.new_ref(jnp.arange(5)), slice(1, 3))
         Array([1, 2], dtype=int32)
     """
-    index = _index(check_ref(ref, "ref_get"), idx)
-    value = state.read(ref)
+    index = checked_index(_checked(ref, "ref_get"), idx)
+    view = _view(ref, index)
+    if view is not None:
+        return views.read(view)
+    value = views.read(ref) if type(ref) is TransformedRef else state.read(ref)
     return _core.alias(value) if index == () else value[index]
 
 
@@ -71,7 +81,7 @@ def set(ref: Ref, idx: Any, value: Any) -> None:
         >>> ref
         Ref([ 0., 10.,  0.], dtype=float32)
     """
-    _set(check_ref(ref, "ref_set"), _index(ref, idx), value)
+    _set(_checked(ref, "ref_set"), checked_index(ref, idx), value)
 
 
 def swap(ref: Ref, idx: Any, value: Any) -> Any:
@@ -84,8 +94,8 @@ def swap(ref: Ref, idx: Any, value: Any) -> Any:
         >>> ferrax.ref.swap(ref, 1, 10)
         Array(1, dtype=int32)
     """
-    previous = get(check_ref(ref, "ref_swap"), idx)
-    _set(ref, _index(ref, idx), value)
+    previous = get(_checked(ref, "ref_swap"), idx)
+    _set(ref, checked_index(ref, idx), value)
     return previous
 
 
@@ -100,8 +110,12 @@ def addupdate(ref: Ref, idx: Any, x: ArrayLike) -> None:
         >>> ref
         Ref([ 0,  1, 12], dtype=int32)
     """
-    index = _index(check_ref(ref, "ref_addupdate"), idx)
+    index = checked_index(_checked(ref, "ref_addupdate"), idx)
     value = _value(ref, index, x, "addupdate")
+    view = _view(ref, index)
+    if view is not None:
+        views.add(view, value)
+        return
     old = state.read(ref)
     if index == ():
         state.write(ref, state.conform(ref, old + value))
@@ -109,9 +123,45 @@ def addupdate(ref: Ref, idx: Any, x: ArrayLike) -> None:
         state.write(ref, old.at[index].add(value))
 
 
+def run_state(f: Callable[..., None]) -> Callable[[Any], Any]:
+    """A function of values, made from one that works on mutable arrays.
+
+    Args: f: a function of one pytree of mutable arrays, which returns None.
+
+    Returns: a function of a pytree of arrays and numbers, which makes a ref of each leaf, calls `f`
+    and gives what the refs hold then. It can be differentiated, batched and compiled.
+
+    Errors: ValueError if `f` returns something.
+
+    Example:
+        >>> def accumulate(refs):
+        ...     total, x = refs
+        ...     total[...] += x[...] ** 2
+        >>> pl.run_state(accumulate)((1.0, 3.0))[0]
+        Array(10., dtype=float32, weak_type=True)
+    """
+
+    @functools.wraps(f)
+    def wrapped(init):
+        leaves, tree = tree_util.tree_flatten(init)
+        refs = [new_ref(leaf) for leaf in leaves]
+        result = f(tree.unflatten(refs))
+        if tree_util.tree_leaves(result):
+            raise ValueError(
+                "run_state: the function works on the refs that it gets and returns None, got "
+                f"{result!r}.{at_user_line()}"
+            )
+        return tree.unflatten([state.read(ref) for ref in refs])
+
+    return wrapped
+
+
 def _set(ref, index, value):
     value = _value(ref, index, value, "swap")
-    if index == ():
+    view = _view(ref, index)
+    if view is not None:
+        views.write(view, value)
+    elif index == ():
         # Reading first makes the ref an input of what is traced: it may be carried by a loop.
         state.read(ref)
         state.write(ref, state.conform(ref, _core.alias(value)))
@@ -119,62 +169,25 @@ def _set(ref, index, value):
         state.write(ref, state.read(ref).at[index].set(value))
 
 
-def _index(ref, idx) -> tuple:
-    """The index as a tuple, empty for all elements."""
-    if idx is None or idx is Ellipsis:
-        return ()
-    idx = tuple(_item(item) for item in idx) if isinstance(idx, tuple) else (_item(idx),)
-    items = [item for item in idx if item is not Ellipsis]
-    if not items:
-        return ()
-    given = sum(item.ndim if _is_mask(item) else item is not None for item in items)
-    if given > ref.ndim:
-        raise ValueError(
-            f"the index of a mutable array has {given} entries, but its shape {ref.shape} has "
-            f"{ref.ndim} dimensions: {idx!r}.{at_user_line()}"
-        )
-    _check_items(ref, idx, given)
-    return idx
+def _checked(ref, name):
+    return ref if type(ref) is TransformedRef else check_ref(ref, name)
 
 
-def _item(item):
-    if isinstance(item, Ref):
-        raise TypeError(
-            "a mutable array was used as an index. Read it first: ref[i[...]]."
-            f"{at_user_line()}"
-        )
-    return item
+def _view(ref, index) -> TransformedRef | None:
+    """What is read and written by way of a view: views, and what traced integers and starts of
+    slices name. None for indices with new axes, which are of what was read."""
+    if type(ref) is TransformedRef:
+        if index == ():
+            return ref
+    elif not any(_moves(item) for item in index):
+        return None
+    if any(item is None or isinstance(item, bool) or _is_traced_mask(item) for item in index):
+        return None
+    return views.view_at(ref, index)
 
 
-def _is_mask(item) -> bool:
-    return isinstance(item, (core.Array, np.ndarray)) and item.dtype == np.bool_
-
-
-def _check_items(ref, idx, given):
-    """Errors: ValueError for static integers out of bounds and for steps below 1."""
-    axis = 0
-    for item in idx:
-        if item is None:
-            continue
-        if item is Ellipsis:
-            axis += ref.ndim - given
-            continue
-        if isinstance(item, slice):
-            step = item.step
-            if isinstance(step, (int, np.integer)) and step < 1:
-                raise ValueError(
-                    f"slices of mutable arrays must have a step >= 1, found {step}. Reverse what "
-                    f"was read: ref[...][{':' if axis == 0 else '..., :'}:{step}]."
-                    f"{at_user_line()}"
-                )
-        elif isinstance(item, (int, np.integer)) and not isinstance(item, bool):
-            size = ref.shape[axis]
-            if not -size <= operator.index(item) < size:
-                raise ValueError(
-                    f"index {item} is out of bounds for axis {axis} of size {size} of a mutable "
-                    f"array of shape {ref.shape}.{at_user_line()}"
-                )
-        axis += item.ndim if _is_mask(item) else 1
+def _moves(item) -> bool:
+    return type(item) is Slice or (isinstance(item, core.Array) and not item.ndim)
 
 
 def _value(ref, index, value, name):
@@ -185,6 +198,9 @@ def _value(ref, index, value, name):
             f"{at_user_line()}"
         )
     value = core.as_array(value, name)
+    base = ref.ref if type(ref) is TransformedRef else ref
+    if state.passes_through(base) and dtypes.issubdtype(value.dtype, np.inexact):
+        value = stop_gradient(value)
     if value.dtype != ref.dtype and _casts(ref.dtype, value):
         value = _convert_element_type(value, ref.dtype, weak_type=False)
     expected = _shape(ref, index)
@@ -227,18 +243,60 @@ def _shape(ref, index):
 
 
 def _is_traced_mask(entry) -> bool:
-    return type(entry).__name__ == "Mask" and not entry.concrete
+    return type(entry) is Mask and not entry.concrete
 
 
-def install(cls) -> None:
-    """Sets the methods of `Ref` that index."""
+class _Methods:
+    """What `Ref` and its views have in common."""
 
-    def addupdate_method(self, value: Any, idx: Any = ()) -> None:
+    __getitem__ = get
+    __setitem__ = set
+
+    @property
+    def at(self) -> Any:
+        """Views: `ref.at[index]` is one of these elements."""
+        return views.At(self)
+
+    @property
+    def T(self) -> TransformedRef:
+        """The elements with their axes in reverse order, as a view."""
+        return views.permuted(self)
+
+    def get(self, idx: Any = ()) -> Any:
+        """`ref[idx]`."""
+        return get(self, idx)
+
+    def swap(self, value: Any, idx: Any = ()) -> Any:
+        """`ref[idx] = value`, and what was there before."""
+        return swap(self, idx, value)
+
+    def addupdate(self, value: Any, idx: Any = ()) -> None:
         """`ref[idx] += value`; what an index array names several times is added as often."""
         addupdate(self, idx, value)
 
-    addupdate_method.__name__ = "addupdate"
-    addupdate_method.__qualname__ = f"{cls.__qualname__}.addupdate"
-    cls.__getitem__ = get
-    cls.__setitem__ = set
-    cls.addupdate = addupdate_method
+    def reshape(self, *shape: Any) -> TransformedRef:
+        """The elements in another shape, as a view; one size may be -1."""
+        return views.reshaped(self, *shape)
+
+    def bitcast(self, dtype: Any) -> TransformedRef:
+        """The bits as another dtype, as a view. One of another width changes the axis before the
+        last."""
+        return views.bitcast(self, dtype)
+
+    def transpose(self, *axes: Any) -> TransformedRef:
+        """The elements with their axes in another order, as a view; without one, reversed."""
+        return views.permuted(self, *axes)
+
+    def set(self, value: Any, idx: Any = ()) -> None:
+        """`ref[idx] = value`."""
+        set(self, idx, value)
+
+
+def install(cls) -> None:
+    """Gives `Ref` or its views their methods that index and make views."""
+    for name, member in vars(_Methods).items():
+        if name in _SPECIAL or not name.startswith("_"):
+            setattr(cls, name, member)
+
+
+_SPECIAL = ("__getitem__", "__setitem__")

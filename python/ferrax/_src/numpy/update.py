@@ -34,7 +34,7 @@ from ferrax._src.lax.reduce import cumsum
 from ferrax._src.lax.shape import _broadcast_to, reshape
 from ferrax._src.numpy import index_checks
 from ferrax._src.numpy.array_creation import asarray
-from ferrax._src.numpy.index_parse import Mask, Range, parse
+from ferrax._src.numpy.index_parse import Mask, Range, Window, parse
 from ferrax._src.numpy.index_plan import as_arguments, traced
 from ferrax._src.numpy.indexing import (
     _settle_booleans,
@@ -219,7 +219,7 @@ def _mask_axis(entries: list) -> int:
     for entry in entries:
         if type(entry) is Mask:
             return axis
-        if entry is None or type(entry) is Range:
+        if entry is None or type(entry) in (Range, Window):
             axis += 1
     return axis
 

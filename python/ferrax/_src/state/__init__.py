@@ -24,15 +24,18 @@ from ferrax._src.state.ref import (
     home_ref,
     new_ref,
     ordered_ref,
+    passes_through,
     read,
     replaced,
     reverse,
     write,
 )
+from ferrax._src.state.views import TransformedRef
 
 __all__ = [
     "AbstractRef",
     "Ref",
+    "TransformedRef",
     "argument",
     "arguments",
     "array_type",
@@ -47,6 +50,7 @@ __all__ = [
     "new_ref",
     "ordered_ref",
     "passed_twice",
+    "passes_through",
     "read",
     "replaced",
     "returned",

@@ -14,6 +14,7 @@ from typing import Any
 from ferrax._src.core import api_util
 from ferrax._src.state.messages import at_user_line, passed_twice, returned, type_text
 from ferrax._src.state.ref import Ref, argument, home_ref, innermost_scope, read, view_of
+from ferrax._src.state.views import TransformedRef
 from ferrax._src.tree import tree_util
 
 
@@ -40,7 +41,7 @@ def check_distinct(refs, fun, kind, names) -> None:
     """Errors: ValueError for a ref that is there twice. `names` gives the leaves' names."""
     seen: dict[Any, int] = {}
     for number, ref in refs.items():
-        first = seen.setdefault(home_ref(ref), number)
+        first = seen.setdefault(home_ref(_base(ref)), number)
         if first != number:
             names = names()
             raise ValueError(passed_twice(ref, fun, kind, names[first], names[number]))
@@ -64,22 +65,32 @@ def reject(leaves, what, advice) -> None:
 
 
 class Slot:
-    """Where a ref was in a tree of arguments: a node of the tree without leaves."""
+    """Where a ref, or a view of one, was in a tree of arguments: a node of the tree without leaves."""
 
-    __slots__ = ("name", "ref")
+    __slots__ = ("name", "passed", "ref")
 
-    def __init__(self, ref, name):
-        self.ref = ref
+    def __init__(self, passed, name):
+        self.passed = passed
+        self.ref = _base(passed)
         self.name = name
 
     def __eq__(self, other):
-        return isinstance(other, Slot) and self.ref is other.ref
+        return isinstance(other, Slot) and self.passed is other.passed
+
+    def fill(self, ref):
+        """What the function gets, where `ref` stands for the slot's."""
+        passed = self.passed
+        return passed.rebased(ref) if type(passed) is TransformedRef else ref
 
     def __hash__(self):
-        return id(self.ref)
+        return id(self.passed)
 
 
 tree_util.register_pytree_node(Slot, lambda slot: ((), slot), lambda slot, _: slot)
+
+
+def _base(leaf) -> Ref:
+    return leaf.ref if type(leaf) is TransformedRef else leaf
 
 
 def _is_slot(x) -> bool:
@@ -100,7 +111,7 @@ class WithViews:
             if type(x) is not Slot:
                 return x
             innermost_scope().views[home_ref(x.ref)] = (self.func, self.kind, x.name)
-            return view_of(x.ref, x.name)
+            return x.fill(view_of(x.ref, x.name))
 
         args, kwargs = tree_util.tree_map(view, (args, kwargs), is_leaf=_is_slot)
         return self.func(*args, **kwargs)
@@ -117,7 +128,9 @@ def slots(kind, funs, args, kwargs=None):
     """
     kwargs = kwargs or {}
     leaves, tree = tree_util.tree_flatten((tuple(args), kwargs))
-    refs = of_leaves(leaves)
+    refs = {
+        number: leaf for number, leaf in enumerate(leaves) if type(leaf) in (Ref, TransformedRef)
+    }
     if not refs:
         return funs, args, kwargs
     names = api_util.argument_names(funs[0], args, kwargs)

@@ -78,6 +78,21 @@ def escaped(ref):
     )
 
 
+def freed(ref):
+    made = f" It was {_origin(ref)}." if ref._made else ""
+    return ValueError(
+        f"the mutable array reference of type {type_text(ref)} was freed by free_ref and is used "
+        f"again.{made} Free it after its last use.{at_user_line()}"
+    )
+
+
+def not_freed(ref):
+    return ValueError(
+        f"free_ref: the mutable array reference of type {type_text(ref)} comes from outside of the "
+        f"function that is traced. Free it where it was made.{at_user_line()}"
+    )
+
+
 def _origin(ref) -> str:
     how = "passed in as the argument" if isinstance(ref._made, ArgumentName) else "created at"
     return f"{how} {ref._made}"

@@ -30,6 +30,8 @@ from ferrax._src.state.messages import (
     at_user_line,
     both,
     escaped,
+    freed,
+    not_freed,
     not_mapped,
     type_text,
 )
@@ -62,7 +64,8 @@ class Ref:
     """
 
     __slots__ = (
-        "__weakref__", "_home", "_made", "_reverse", "_reversed", "_target", "_type", "_value",
+        "__weakref__", "_freed", "_home", "_kind", "_made", "_reverse", "_reversed", "_target", "_type",
+        "_value",
     )  # fmt: skip
 
     if TYPE_CHECKING:
@@ -70,14 +73,24 @@ class Ref:
         def __getitem__(self, idx: Any, /) -> core.Array: ...
         def __setitem__(self, idx: Any, value: Any, /) -> None: ...
         def addupdate(self, value: Any, idx: Any = ()) -> None: ...
+        def get(self, idx: Any = ()) -> core.Array: ...
+        def set(self, value: Any, idx: Any = ()) -> None: ...
+        def swap(self, value: Any, idx: Any = ()) -> core.Array: ...
+        def reshape(self, *shape: Any) -> Any: ...
+        def bitcast(self, dtype: Any) -> Any: ...
+        def transpose(self, *axes: Any) -> Any: ...
+        at: Any
+        T: Any
 
-    def __init__(self, value: Any, home: Any, made: Any) -> None:
+    def __init__(self, value: Any, home: Any, made: Any, kind: str | None = None) -> None:
         self._value = value
         self._home = home
         self._made = made
         self._type = (value.shape, value.dtype, value.weak_type)
         # Another ref that this one stands for, as an argument does in a function's body.
         self._target = None
+        self._kind = kind
+        self._freed = False
         # The ref that orders reverse rules, and which ref this one orders rules for: see `reverse`.
         self._reverse: Any = None
         self._reversed: Any = None
@@ -114,14 +127,6 @@ class Ref:
     def aval(self) -> AbstractRef:
         """The type: an `AbstractRef`."""
         return AbstractRef(core.ShapedArray(*self._type))
-
-    @property
-    def at(self) -> Any:
-        """Not supported, as in JAX: index the ref itself, or update a copy of its value."""
-        raise NotImplementedError(
-            "a Ref has no .at: write ref[index] = value or ref.addupdate(value, index), or update "
-            "a copy of its value with ref[...].at[index]"
-        )
 
     def __len__(self) -> int:
         if not self._type[0]:
@@ -229,6 +234,11 @@ def array_type(ref) -> tuple:
     return ref._type
 
 
+def passes_through(ref) -> bool:
+    """Whether what is written to the ref has no derivative."""
+    return ref._kind is not None
+
+
 def ordered_ref(ref) -> Ref | None:
     """The ref whose reverse rules this one orders, see `reverse`; None for others."""
     return ref._reversed
@@ -243,6 +253,8 @@ def view_of(ref, name) -> Ref:
     view._type = target._type
     view._made = ArgumentName(name)
     view._target = target
+    view._kind = target._kind
+    view._freed = False
     return view
 
 
@@ -252,9 +264,11 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Ref
     Args:
       init_val: an array or a number; the ref keeps its shape and dtype.
       memory_space: must be None, there is one memory.
-      kind: must be None, there is one kind.
+      kind: None, or "no_grad_no_remat" for values that only pass through: what is written to
+        such a ref has no derivative.
 
-    Errors: TypeError for what is no array; NotImplementedError for a memory space or a kind.
+    Errors: TypeError for what is no array; NotImplementedError for a memory space; ValueError for
+    another kind.
 
     Example:
         >>> ref = ferrax.new_ref(jnp.arange(3))
@@ -264,8 +278,8 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Ref
     """
     if memory_space is not None:
         raise NotImplementedError(f"new_ref: there is one memory space, got {memory_space!r}")
-    if kind is not None:
-        raise NotImplementedError(f"new_ref: there is one kind of refs, got kind={kind!r}")
+    if kind not in (None, _PLUMBING):
+        raise ValueError(f"new_ref: kind is None or {_PLUMBING!r}, got {kind!r}")
     if isinstance(init_val, Ref):
         raise TypeError(
             "new_ref: a Ref cannot hold a Ref. Give its value: new_ref(ref[...])"
@@ -276,7 +290,10 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Ref
         raise TypeError(f"Error interpreting argument to new_ref as an array: {error}") from None
     frames = _core.ref_frames()
     home = frames[-1][0] if frames else 0
-    return Ref(_core.alias(value), home, _core.user_location() if frames else None)
+    return Ref(_core.alias(value), home, _core.user_location() if frames else None, kind)
+
+
+_PLUMBING = "no_grad_no_remat"
 
 
 def freeze(ref: Ref) -> Any:
@@ -290,14 +307,23 @@ def freeze(ref: Ref) -> Any:
 
 
 def free_ref(ref: Ref) -> tuple:
-    """Says that a ref is not used any more. Returns ``()``.
+    """Ends the use of a ref: its memory is free. Returns ``()``.
 
     Args: ref: a `Ref`.
+
+    Errors: ValueError, here and wherever it is used from now on, if it was freed before.
 
     >>> ferrax.free_ref(ferrax.new_ref(jnp.zeros(2)))
     ()
     """
-    check_ref(ref, "free_ref")
+    target = home_ref(check_ref(ref, "free_ref"))
+    read(ref)
+    frames = _core.ref_frames()
+    if target._home != (frames[-1][0] if frames else 0):
+        raise not_freed(target)
+    target._freed = True
+    if not frames:
+        target._value = None
     return ()
 
 
@@ -461,6 +487,8 @@ def _walk(ref, below=None):
         ids = [frame for frame, _, _ in frames]
         frames = frames[: ids.index(below)]
     target = home_ref(ref)
+    if target._freed:
+        raise freed(target)
     home = target._home
     if home:
         for index, (frame, _, _) in enumerate(frames):
@@ -497,7 +525,7 @@ def _outer_value(ref):
     """The array that a ref holds, without making inputs; None if its frame has ended."""
     target = home_ref(ref)
     frames = _core.ref_frames()
-    if target._home and all(frame != target._home for frame, _, _ in frames):
+    if target._freed or (target._home and all(frame != target._home for frame, _, _ in frames)):
         return None
     for _, _, scope in reversed(frames):
         entry = None if scope is None else scope.entries.get(target)

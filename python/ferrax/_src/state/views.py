@@ -1,0 +1,97 @@
+"""The class of views of mutable arrays. What a view's transforms do is the business of
+`numpy.ref_views`."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ferrax._src import core
+from ferrax._src.state.ref import AbstractRef, Ref
+
+__all__ = ["TransformedRef"]
+
+
+class TransformedRef:
+    """A view of a mutable array: some of its elements, in another shape or as another dtype.
+
+    It is made by `ref.at[index]`, `ref.reshape`, `ref.bitcast`, `ref.transpose` and by the same of
+    a view. `view[index]` reads what the ref holds there now, `view[index] = value` writes to the
+    ref. A view is no array: `view[...]` is what it sees.
+
+    Attributes: `ref`, `transforms`, `shape`, `dtype`, `ndim`, `size`, `T`, `at`.
+
+    Example:
+        >>> ref = ferrax.new_ref(jnp.zeros((2, 3)))
+        >>> row = ref.at[1]
+        >>> row[:2] = jnp.ones(2)
+        >>> ref
+        Ref([[0., 0., 0.],
+             [1., 1., 0.]], dtype=float32)
+    """
+
+    __slots__ = ("__weakref__", "_type", "ref", "transforms")
+
+    if TYPE_CHECKING:
+        # From `numpy.ref_ops`.
+        def __getitem__(self, idx: Any, /) -> core.Array: ...
+        def __setitem__(self, idx: Any, value: Any, /) -> None: ...
+        def get(self, idx: Any = ()) -> core.Array: ...
+        def set(self, value: Any, idx: Any = ()) -> None: ...
+        def swap(self, value: Any, idx: Any = ()) -> core.Array: ...
+        def addupdate(self, value: Any, idx: Any = ()) -> None: ...
+        def reshape(self, *shape: Any) -> TransformedRef: ...
+        def bitcast(self, dtype: Any) -> TransformedRef: ...
+        def transpose(self, *axes: Any) -> TransformedRef: ...
+        at: Any
+        T: TransformedRef
+
+    def __init__(self, ref: Ref, transforms: tuple, type_: tuple):
+        self.ref = ref
+        self.transforms = transforms
+        self._type = type_
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the dimensions."""
+        return self._type[0]
+
+    @property
+    def dtype(self) -> Any:
+        """The element type, a NumPy dtype."""
+        return self._type[1]
+
+    @property
+    def weak_type(self) -> bool:
+        """Whether the dtype is weak."""
+        return self.ref.weak_type and self.dtype == self.ref.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._type[0])
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self._type[0])
+
+    @property
+    def aval(self) -> AbstractRef:
+        """The type: an `AbstractRef`."""
+        return AbstractRef(core.ShapedArray(*self._type, self.weak_type))
+
+    def __len__(self) -> int:
+        if not self._type[0]:
+            raise TypeError("len() of unsized object: a 0-d view of a Ref has no length")
+        return self._type[0][0]
+
+    def __repr__(self) -> str:
+        return f"TransformedRef({self.dtype}{list(self.shape)} of {self.ref.aval})"
+
+    def rebased(self, ref: Ref) -> TransformedRef:
+        """The same view of another ref of the same type."""
+        return TransformedRef(ref, self.transforms, self._type)
+
+
+core.register_type(TransformedRef, lambda view: view.aval)
