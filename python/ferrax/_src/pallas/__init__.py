@@ -1,0 +1,1 @@
+"""Kernels over grids of blocks: `ferrax.experimental.pallas`."""

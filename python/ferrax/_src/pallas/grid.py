@@ -1,0 +1,82 @@
+"""Where in its grid a kernel is: `program_id` and `num_programs`.
+
+Invariant: the stack has a frame for each kernel and index map that is traced on this thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any, NamedTuple
+
+from ferrax._src.core import named_axes
+from ferrax._src.state import at_user_line
+
+
+class Frame(NamedTuple):
+    """A kernel that is traced: the indices of the step, as int32 scalars, and the sizes."""
+
+    ids: tuple
+    sizes: tuple
+
+
+class _State(threading.local):
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+
+
+_state = _State()
+
+
+@contextlib.contextmanager
+def frame(ids, sizes):
+    """A context in which the step has these indices, of a grid of these sizes."""
+    _state.frames.append(Frame(tuple(ids), tuple(sizes)))
+    try:
+        yield
+    finally:
+        _state.frames.pop()
+
+
+def _innermost(name: str, axis: int) -> Frame:
+    if not _state.frames:
+        raise ValueError(
+            f"{name}({axis}) is of a kernel's grid, and no kernel is traced here. Call it in a "
+            f"function that pallas_call is given.{at_user_line()}"
+        )
+    found = _state.frames[-1]
+    if not 0 <= axis < len(found.sizes):
+        raise ValueError(
+            f"Axis {axis} is out of bounds for grid {found.sizes}, of {name}.{at_user_line()}"
+        )
+    return found
+
+
+def program_id(axis: int) -> Any:
+    """The index of this step along an axis of the grid, an int32 scalar.
+
+    Args: axis: from 0 on. The last axis moves fastest.
+
+    Errors: ValueError for an axis that the grid does not have, and outside of kernels.
+
+    >>> def kernel(out):
+    ...     out[...] = pl.program_id(0)
+    >>> pl.pallas_call(kernel, ferrax.ShapeDtypeStruct((3,), jnp.int32), grid=3,
+    ...                out_specs=pl.BlockSpec((None,), lambda i: i))()
+    Array([0, 1, 2], dtype=int32)
+    """
+    return _innermost("program_id", axis).ids[axis]
+
+
+def num_programs(axis: int) -> Any:
+    """The size of an axis of the grid: an integer, or a scalar if it is known when the kernel runs.
+
+    Args and errors as `program_id`.
+    """
+    return _innermost("num_programs", axis).sizes[axis]
+
+
+def names(axes, sizes):
+    """A context in which `lax.axis_size` knows the named axes of a grid, if there are any."""
+    pairs = [(name, size) for name, size in zip(axes, sizes) if name is not None]
+    return named_axes.named_axes_of(pairs) if pairs else contextlib.nullcontext()
