@@ -48,7 +48,14 @@ def _item(item):
             "a mutable array was used as an index. Read it first: ref[i[...]]."
             f"{at_user_line()}"
         )
-    if isinstance(item, core.Array) and not item.ndim and core.is_concrete(item) and not is_mask(item):
+    if type(item) is Slice:
+        return Slice(_known(item.start), _known(item.size), item.stride)
+    return _known(item)
+
+
+def _known(item):
+    """An integer for an integer scalar whose value is known."""
+    if isinstance(item, (np.integer, core.Array)) and not item.ndim and not is_mask(item) and core.is_concrete(item):
         return operator.index(item)
     return item
 

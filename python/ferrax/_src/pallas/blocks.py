@@ -84,7 +84,9 @@ class Operand:
     depends on; `table`, an integer array of shape `(steps, rank)`, or None.
     """
 
-    def __init__(self, origin, shape, dtype, spec, sizes, prefetched):
+    def __init__(self, origin, shape, dtype, spec, sizes, prefetched=(), arguments=tuple):
+        """`sizes` are the grid's, marks for those that are known when the kernel runs; `prefetched` the
+        types of prefetched values, of which `arguments` makes what index maps are called with."""
         self.origin = origin
         self.shape = tuple(shape)
         self.dtype = dtype
@@ -101,7 +103,7 @@ class Operand:
             if steps is None and not self.shape:
                 self.table = np.zeros((0, 0), int)
             return
-        self.program = self._trace(index_map, sizes, prefetched)
+        self.program = self._trace(index_map, sizes, prefetched, arguments)
         self.table = self._table(sizes)
 
     def __repr__(self):
@@ -135,11 +137,11 @@ class Operand:
             return array
         return array[tuple(slice(dim.low, dim.low + size) for dim, size in zip(self.dims, self.shape))]
 
-    def indices(self, ids, prefetched):
-        """The block's indices at a step, scalars."""
+    def indices(self, ids, sizes, prefetched):
+        """The block's indices at a step, scalars; `sizes` are those that are known now alone."""
         if self.program is None:
             return [np.int32(0)] * len(self.shape)
-        return apply_program(self.program, [*ids, *prefetched])
+        return apply_program(self.program, [*ids, *sizes, *prefetched])
 
     def _dims(self, block_shape):
         if block_shape is None:
@@ -178,14 +180,14 @@ class Operand:
                 f"pl.Blocked, pl.Element, pl.Squeezed, pl.BoundedSlice, got {dim!r}."
             )
 
-    def _trace(self, index_map, sizes, prefetched):
+    def _trace(self, index_map, sizes, prefetched, arguments):
         """The program of an index map. Errors: ValueError for what it gives and what it closes over."""
         place = api_util.fun_place(index_map)
 
         def components(*values):
-            ids, held = values[: len(sizes)], values[len(sizes) :]
-            with grid.frame(ids, sizes):
-                found = index_map(*ids, *(new_ref(value) for value in held))
+            ids, now, held = grid.split(values, sizes)
+            with grid.frame(ids, now):
+                found = index_map(*ids, *arguments([new_ref(value) for value in held]))
             found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
             if len(found) != len(self.dims):
                 raise ValueError(
@@ -195,8 +197,7 @@ class Operand:
                 )
             return [self._component(value, place) for value in found]
 
-        types = [core.ShapeDtypeStruct((), _INT32)] * len(sizes)
-        program, captured, _ = staging.stage(components, (*types, *prefetched), {})
+        program, captured, _ = staging.stage(components, (*grid.types(sizes), *prefetched), {})
         return without_captured(
             program, captured, index_map,
             f"Index map function {place} for {self.origin} must not capture constants:",

@@ -20,6 +20,7 @@ from ferrax._src.core.primitives import axis_primitive_batchers
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.pallas import run
 from ferrax._src.pallas.blocks import Operand, no_value, spread
+from ferrax._src.pallas.grid import UNKNOWN
 from ferrax._src.pallas.kernels import Kernel
 from ferrax._src.pallas.specs import (
     CompilerParams,
@@ -31,6 +32,7 @@ from ferrax._src.pallas.specs import (
     static_size,
 )
 from ferrax._src.state import at_user_line
+from ferrax._src.tracing import known
 from ferrax._src.transforms import composites
 from ferrax._src.transforms.batching import vmap
 from ferrax._src.transforms.jit import jit
@@ -51,17 +53,17 @@ class Call:
       kernel, plan: see `kernels` and `run`.
     """
 
-    def __init__(self, function, spec: GridSpec, num_prefetch, types, outs, scratch, unflatten, aliases, names):
+    def __init__(self, function, spec: GridSpec, prefetch, types, outs, scratch, unflatten, aliases, names):
         sizes = [static_size(size) for size in spec.grid]
         self.grid = tuple(sizes)
         self.is_static = None not in sizes
-        self.num_prefetch = num_prefetch
+        self.num_prefetch = prefetch.num_leaves
         self.num_inputs = len(types) - self.num_prefetch
         specs, origins = names
         prefetched = types[: self.num_prefetch]
-        marks = tuple(_Unknown() if size is None else size for size in sizes)
+        marks = tuple(UNKNOWN if size is None else size for size in sizes)
         self.operands = [
-            Operand(origin, ty.shape, ty.dtype, block, marks, prefetched)
+            Operand(origin, ty.shape, ty.dtype, block, marks, prefetched, prefetch.unflatten)
             for origin, ty, block in zip(origins, [*types, *outs], specs)
         ]
         self.scratch = scratch
@@ -103,13 +105,6 @@ class Call:
             padded[target] = self.operands[target].pad(arrays[source])
         found = run.run(self, sizes, padded)
         return found[len(found) - len(outputs) :]
-
-
-class _Unknown:
-    """The size of an axis of a grid that is known when the kernel runs."""
-
-    def __repr__(self):
-        return "?"
 
 
 def _held_dtype(dtype):
@@ -258,26 +253,32 @@ def pallas_call(
             raise ValueError(
                 f"pallas_call: the grid prefetches {count} arguments, but the function got {len(args)}"
             )
-        first = len(tree_util.tree_leaves(args[:count]))
-        rest = tree_util.tree_structure(args[count:])
-        specs_in = spread(_as_tuple(given.in_specs, args[count:]), rest, len(leaves) - first, "in")
-        names = _paths("args", args)
-        aliases = _checked_aliases(input_output_aliases, types, outs, first)
-        call = Call(
-            kernel, given, first, types, outs, scratch, unflatten_for(in_tree, len(leaves)), aliases,
-            ([None] * first + specs_in + specs_out, names + out_names),
-        )  # fmt: skip
-        if debug:
-            print(f"pallas_call of {call.kernel.place}: {call!r}\n{call.kernel.program.text()}\n{call.plan}")
-        sizes = [
+        prefetch = tree_util.tree_structure(args[:count])
+        first = prefetch.num_leaves
+        sizes = tuple(static_size(size) for size in given.grid)
+        key = ("pallas_call", in_tree, sizes, *((ty.shape, ty.dtype, ty.weak_type) for ty in types))
+        call, key = known.find(wrapped, key)
+        if call is None:
+            rest = tree_util.tree_structure(args[count:])
+            specs_in = spread(_as_tuple(given.in_specs, args[count:]), rest, len(leaves) - first, "in")
+            call = Call(
+                kernel, given, prefetch, types, outs, scratch, unflatten_for(in_tree, len(leaves)),
+                _checked_aliases(input_output_aliases, types, outs, first),
+                ([None] * first + specs_in + specs_out, _paths("args", args) + out_names),
+            )  # fmt: skip
+            if key is not None:
+                known.keep(wrapped, key, call)
+            if debug:
+                print(f"pallas_call of {call.kernel.place}: {call!r}\n{call.kernel.program.text()}\n{call.plan}")
+        moving = [
             _convert_element_type(core.as_array(size, "pallas_call"), _INT32)
-            for size in given.grid
-            if static_size(size) is None
+            for size, known_size in zip(given.grid, sizes)
+            if known_size is None
         ]
         results = pallas_call_p.bind(
-            *sizes, *leaves,
+            *moving, *leaves,
             grid_mapping=call, jaxpr=ClosedJaxpr(call.kernel.program, []).jaxpr, debug=debug, interpret=interpret,
-            input_output_aliases=tuple(aliases.items()), mesh=None, compiler_params=compiler_params,
+            input_output_aliases=tuple(dict(input_output_aliases).items()), mesh=None, compiler_params=compiler_params,
             cost_estimate=cost_estimate, metadata=metadata, name=name,
             out_avals=tuple(core.ShapedArray(out.shape, out.dtype) for out in outs),
         )  # fmt: skip

@@ -9,8 +9,19 @@ import contextlib
 import threading
 from typing import Any, NamedTuple
 
-from ferrax._src.core import named_axes
+import numpy as np
+
+from ferrax._src.core import ShapeDtypeStruct, named_axes
 from ferrax._src.state import at_user_line
+
+
+class _Unknown:
+    def __repr__(self) -> str:
+        return "?"
+
+
+# The size of an axis that is known when the kernel runs.
+UNKNOWN = _Unknown()
 
 
 class Frame(NamedTuple):
@@ -74,6 +85,21 @@ def num_programs(axis: int) -> Any:
     Args and errors as `program_id`.
     """
     return _innermost("num_programs", axis).sizes[axis]
+
+
+_SCALAR = ShapeDtypeStruct((), np.dtype(np.int32))
+
+
+def types(sizes) -> list[ShapeDtypeStruct]:
+    """The types of a step's indices, and of the sizes that are known when the kernel runs."""
+    return [_SCALAR] * (len(sizes) + sum(not isinstance(size, int) for size in sizes))
+
+
+def split(values, sizes):
+    """`(indices, sizes, others)` of values whose first have those types."""
+    rest = iter(values[len(sizes) :])
+    now = [size if isinstance(size, int) else next(rest) for size in sizes]
+    return values[: len(sizes)], now, list(rest)
 
 
 def names(axes, sizes):

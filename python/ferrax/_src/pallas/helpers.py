@@ -13,15 +13,20 @@ from ferrax._src import core
 from ferrax._src.base import config
 from ferrax._src.callbacks.debugging import debug_print as _debug_print
 from ferrax._src.experimental.checkify.primitive import check
+from ferrax._src.experimental.checkify.transform import check_as
 from ferrax._src.lax.control_flow.conditionals import cond
 from ferrax._src.lax.control_flow.while_loop import fori_loop
 from ferrax._src.numpy.shape import broadcast_to as _broadcast_to
 from ferrax._src.pallas.blocks import no_value
-from ferrax._src.pallas.call import _memory
+from ferrax._src.pallas.call import _memory, pallas_call_p
 from ferrax._src.state import Ref, at_user_line, new_ref
+from ferrax._src.tracing import staging
 from ferrax._src.tree import tree_util
 
-_INT32 = np.dtype(np.int32)
+# Checks of a kernel are those of what the call runs.
+check_as(
+    pallas_call_p, lambda values, params: staging.make_jaxpr(lambda *arrays: params["grid_mapping"](*arrays))(*values)
+)
 
 
 def when(condition: Any, /) -> Callable[[Callable[[], None]], None]:
@@ -51,7 +56,9 @@ def when(condition: Any, /) -> Callable[[Callable[[], None]], None]:
                 f"pl.when: the condition is a scalar, got shape {value.shape}. Store where it holds instead: "
                 f"ref[...] = jnp.where(condition, value, ref[...]).{at_user_line()}"
             )
-        cond(value != 0, lambda: _nothing(function(), "when"), lambda: None)
+        if value.dtype != np.bool_:
+            value = value != np.zeros((), value.dtype)
+        cond(value, lambda: _nothing(function(), "when"), lambda: None)
 
     return run
 

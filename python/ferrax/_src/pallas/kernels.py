@@ -36,16 +36,12 @@ class Kernel:
         self.place = api_util.fun_place(function)
         self.sizes = sizes
         self.rank = len(sizes)
-        dynamic = [size for size in sizes if not isinstance(size, int)]
-        scalar = core.ShapeDtypeStruct((), _INT32)
+        first = grid.types(sizes)
 
         def run(*values):
-            ids = values[: self.rank]
-            given = iter(values[self.rank : self.rank + len(dynamic)])
-            held = values[self.rank + len(dynamic) :]
+            ids, now, held = grid.split(values, sizes)
             refs = [new_ref(value) for value in held]
             args, kwargs = unflatten(refs)
-            now = [size if isinstance(size, int) else next(given) for size in sizes]
             with grid.frame(ids, now), grid.names(names, sizes):
                 result = function(*args, **kwargs)
             if result is not None:
@@ -56,7 +52,7 @@ class Kernel:
             return [state.conform(ref, state.read(ref)) for ref in refs]
 
         program, captured, _ = staging.stage(
-            run, (*[scalar] * (self.rank + len(dynamic)), *types), {}
+            run, (*first, *types), {}
         )
         program = without_captured(
             program,
@@ -66,7 +62,7 @@ class Kernel:
             " It captures",
         )
         self.program = program
-        self.first = self.rank + len(dynamic)
+        self.first = len(first)
         self.modified = [
             source != self.first + number for number, source in enumerate(program.forwarded())
         ]

@@ -17,6 +17,7 @@ from ferrax._src import core
 from ferrax._src.lax import elementwise as lax
 from ferrax._src.lax.control_flow.scan import scan
 from ferrax._src.lax.elementwise import _convert_element_type
+from ferrax._src.lax.slicing import dynamic_update_slice
 from ferrax._src.numpy.conditional import where
 from ferrax._src.numpy.shape import broadcast_to
 from ferrax._src.state import at_user_line
@@ -64,14 +65,23 @@ def store(ref: Any, val: Any, *, mask: Any = None, eviction_policy: str | None =
     ref[...] = val if mask is None else where(mask, val, before)
 
 
-def _update(name: str, combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    def update(x_ref_or_view, idx, val, *, mask=None):
-        def write(view, given):
-            old = view[...]
-            view[...] = _convert_element_type(combine(old, given), old.dtype)
-            return old
+def _update(name: str, combine: Callable[[Any, Any], Any], together: str | None = None) -> Callable[..., Any]:
+    """An atomic update. `together` is the update of an array by index that does the same for all
+    elements at once, where there is one; it leaves the loop to whoever uses what was there before."""
 
-        return _one_by_one(x_ref_or_view, idx, (val,), mask, write, f"atomic_{name}")
+    def update(x_ref_or_view, idx, val, *, mask=None):
+        kind = f"atomic_{name}"
+        ref, index = x_ref_or_view, idx if isinstance(idx, tuple) else (idx,)
+        start = ref[...]
+        places, values, flags = _elements(ref, start, index, (val,), mask, kind)
+        after, before = _one_by_one(start, places, values, flags, lambda old, given: combine(old, given))
+        if together is not None:
+            flat = start.reshape(start.size)
+            # A place out of bounds is dropped.
+            kept = places if flags is None else where(flags, places, np.int32(start.size))
+            after = getattr(flat.at[kept], together)(values[0]).reshape(start.shape)
+        ref[...] = after
+        return before
 
     update.__name__ = update.__qualname__ = f"atomic_{name}"
     update.__doc__ = f"""Combines elements of a ref with `val` by `{name}`, one after another.
@@ -87,48 +97,40 @@ def _update(name: str, combine: Callable[[Any, Any], Any]) -> Callable[..., Any]
     return update
 
 
-def _one_by_one(ref, idx, values, mask, write, name):
-    """`write(view, *values)` for one element after another: what it returned for each."""
-    index = idx if isinstance(idx, tuple) else (idx,)
-    view = ref.at[index] if index else ref
-    shape = view.shape
-    dtype = ref.dtype
+def _elements(ref, start, index, values, mask, name):
+    """Where the elements that an index names are among all, the values for them, and which are
+    meant; None: all. Flat, but for the shape of `places`, which is that of the elements."""
+    number = core.as_array(np.arange(start.size, dtype=np.int32), name).reshape(start.shape)
+    places = number[index]
     values = [
-        broadcast_to(_convert_element_type(core.as_array(value, name), dtype, weak_type=False), shape)
+        broadcast_to(
+            _convert_element_type(core.as_array(value, name), ref.dtype, weak_type=False), places.shape
+        )
         for value in values
     ]
-    held = None if mask is None else broadcast_to(core.as_array(mask, name), shape)
-    if not shape:
-        if held is None:
-            return write(view, *values)
-        old = view[...]
-        before = write(view, *values)
-        view[...] = where(held, view[...], old)
-        return before
-    count = int(np.prod(shape))
-    flags = None if held is None else held.reshape(count)
+    flags = None if mask is None else broadcast_to(core.as_array(mask, name), places.shape)
+    return places, values, flags
 
-    def body(_, step):
+
+def _one_by_one(start, places, values, flags, change):
+    """`start` with each element changed in turn, and what was at each before that."""
+    flat = start.reshape(start.size)
+
+    def body(now, step):
         place, given, flag = step
-        at = []
-        for size in reversed(shape):
-            at.append(place % np.int32(size))
-            place = place // np.int32(size)
-        element = view.at[tuple(at[::-1])]
-        old = element[...]
-        before = write(element, *given)
-        if flag is not None:
-            element[...] = where(flag, element[...], old)
-        return (), before
+        old = now[place]
+        new = _convert_element_type(change(old, *given), old.dtype, weak_type=False)
+        new = new if flag is None else where(flag, new, old)
+        return dynamic_update_slice(now, new.reshape(1), (place,)), old
 
-    steps = core.as_array(np.arange(count, dtype=np.int32), name)
-    _, found = scan(body, (), (steps, [value.reshape(count) for value in values], flags))
-    return found.reshape(shape)
+    steps = (places.reshape(places.size), [value.reshape(places.size) for value in values])
+    after, before = scan(body, flat, (*steps, None if flags is None else flags.reshape(places.size)))
+    return after.reshape(start.shape), before.reshape(places.shape)
 
 
-atomic_add = _update("add", operator.add)
-atomic_max = _update("max", lax.max)
-atomic_min = _update("min", lax.min)
+atomic_add = _update("add", operator.add, "add")
+atomic_max = _update("max", lax.max, "max")
+atomic_min = _update("min", lax.min, "min")
 atomic_and = _update("and", operator.and_)
 atomic_or = _update("or", operator.or_)
 atomic_xor = _update("xor", operator.xor)
@@ -140,10 +142,9 @@ def atomic_cas(ref: Any, cmp: Any, val: Any) -> Any:
 
     Args: ref: a 0-d ref or view; cmp, val: scalars of its dtype.
     """
-
-    def write(view, cmp, val):
-        old = view[...]
-        view[...] = where(old == cmp, val, old)
-        return old
-
-    return _one_by_one(ref, (), (cmp, val), None, write, "atomic_cas")
+    old = ref[...]
+    cmp, val = (
+        _convert_element_type(core.as_array(x, "atomic_cas"), old.dtype, weak_type=False) for x in (cmp, val)
+    )
+    ref[...] = where(old == cmp, val, old)
+    return old

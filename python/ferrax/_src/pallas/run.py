@@ -32,6 +32,8 @@ from ferrax._src.pallas.specs import SemaphoreDtype
 from ferrax._src.transforms.batching import vmap
 
 _INT32 = np.dtype(np.int32)
+# As few steps in order are written out, so that what they do at the first and the last is known.
+_UNROLLED = 8
 
 
 class Layout(NamedTuple):
@@ -240,14 +242,15 @@ def _steps(call, how: Plan, ids: dict, parts):
         )
         return ([given[number] for number in call.shared], scratch), None
 
-    steps = np.unravel_index(
-        np.arange(math.prod(grid[axis] for axis in how.ordered)), [grid[axis] for axis in how.ordered]
-    )
-    (found, _), _ = scan(
-        body,
-        ([carried[number] for number in call.shared], held),
-        [as_array(x.astype(_INT32)) for x in steps],
-    )
+    count = math.prod(grid[axis] for axis in how.ordered)
+    steps = np.unravel_index(np.arange(count), [grid[axis] for axis in how.ordered])
+    carry = ([carried[number] for number in call.shared], held)
+    if count <= _UNROLLED:
+        for step in zip(*steps):
+            carry, _ = body(carry, [as_array(np.int32(place)) for place in step])
+    else:
+        carry, _ = scan(body, carry, [as_array(x.astype(_INT32)) for x in steps])
+    found = list(carry[0])
     for index, number in enumerate(call.shared):
         if number in fixed:
             operand, layout = call.operands[number], how.layouts[number]
@@ -265,7 +268,7 @@ def _step(call, ids, sizes, arrays, scratch, layouts):
     places, blocks = [], []
     for number, (operand, layout) in enumerate(zip(call.operands, layouts)):
         array = arrays[call.aliases.get(number, number)]
-        indices = () if _is_fixed(operand, layout) else operand.indices(ids, prefetched)
+        indices = () if _is_fixed(operand, layout) else operand.indices(ids, sizes, prefetched)
         places.append(_places(operand, layout, indices))
         blocks.append(_seen(operand, _cut(operand, places[-1], array)))
     after = call.kernel(ids, sizes, [*blocks, *scratch])

@@ -362,9 +362,10 @@ def emit_pipeline(
         specs = spread((*listed, *outs), tree, len(leaves), "in")
         count = len(tree_util.tree_leaves(refs[: len(listed)]))
         sizes = [size if isinstance(size, int) else core.as_array(size, "emit_pipeline") for size in grid]
-        marks = tuple(sizes)
+        marks = tuple(size if isinstance(size, int) else grids.UNKNOWN for size in sizes)
+        moving = [size for size in sizes if not isinstance(size, int)]
         operands = [
-            Operand(f"refs[{number}]", ref.shape, ref.dtype, spec, marks, ())
+            Operand(f"refs[{number}]", ref.shape, ref.dtype, spec, marks)
             for number, (ref, spec) in enumerate(zip(leaves, specs))
         ]
         layouts = [run._layout(operand, marks, ()) for operand in operands]
@@ -380,7 +381,7 @@ def emit_pipeline(
                 rest = rest // size
             ids = ids[::-1]
             places = [
-                run._places(operand, layout, operand.indices(ids, ()))
+                run._places(operand, layout, operand.indices(ids, moving, ()))
                 for operand, layout in zip(operands, layouts)
             ]
             blocks = [

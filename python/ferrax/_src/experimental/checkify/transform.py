@@ -409,11 +409,20 @@ def _inlined(param):
     return rule
 
 
-def _mapped(error, categories, eqn, values):
-    """Of functions over the devices of a mesh: what they compute of whole arrays is checked."""
-    closed = ClosedJaxpr(staged_whole(values, eqn.params))
-    part, outs = _checked(closed, categories, _part(error, [closed], categories), values)
-    return error._updated(part), outs
+def _staged(stage):
+    """The rule of primitives that are checked as what they run: `stage(values, params)` is its jaxpr."""
+
+    def rule(error, categories, eqn, values):
+        closed = stage(values, eqn.params)
+        part, outs = _checked(closed, categories, _part(error, [closed], categories), values)
+        return error._updated(part), outs
+
+    return rule
+
+
+def check_as(primitive: Any, stage: Any) -> None:
+    """Has a primitive checked as what it runs: `stage(values, params)` is the jaxpr of that."""
+    _RULES[primitive] = _staged(stage)
 
 
 def _discharge(error, categories, eqn, values):
@@ -433,7 +442,8 @@ def _rules():
     }
     rules: dict[Any, Any] = {builtin(name): rule for name, rule in by_name.items()}
     rules[custom_vmap_p] = _inlined("call")
-    rules[shard_map_p] = _mapped
+    # Functions over the devices of a mesh: what they compute of whole arrays.
+    rules[shard_map_p] = _staged(lambda values, params: ClosedJaxpr(staged_whole(values, params)))
     return rules | dict.fromkeys(_CHECKS, _discharge)
 
 
