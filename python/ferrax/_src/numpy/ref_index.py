@@ -16,6 +16,7 @@ from ferrax._src import core
 from ferrax._src.lax.elementwise import clamp
 from ferrax._src.lax.shape import reshape
 from ferrax._src.lax.slicing import dynamic_slice, dynamic_update_slice
+from ferrax._src.numpy import index_checks
 from ferrax._src.numpy.index_parse import Range, Window, parse
 from ferrax._src.numpy.indexing import concrete_masks, dynamic_start, structure_of
 from ferrax._src.numpy.slices import Slice
@@ -207,19 +208,21 @@ def indexed(shape: tuple[int, ...], index) -> Indexed | None:
             items.append(Slice(entry.start, entry.size, entry.step))
         elif kind is Window:
             last = size - (max(entry.size, 1) - 1) * entry.step - 1
-            items.append(Slice(_within(entry.start, last, size), entry.size, entry.step))
+            items.append(Slice(_within(entry.start, last, size, axis), entry.size, entry.step))
         elif kind is int:
             items.append(entry + size if entry < 0 else entry)
         elif entry.ndim == 0:
-            items.append(_within(entry, size - 1, size))
+            items.append(_within(entry, size - 1, size, axis))
         else:
             items.append(entry)
         axis += 1
     return Indexed(shape, tuple(items))
 
 
-def _within(index, last: int, size: int):
+def _within(index, last: int, size: int, axis: int):
     """A traced integer, counted from the end if negative, moved into `[0, last]`."""
+    if index_checks.wanted():
+        index_checks.check("ref[i]", index, last + 1, axis, last == size - 1)
     start = dynamic_start(index, size, True)
     return clamp(_INT32.type(0), start, _INT32.type(last))
 

@@ -81,7 +81,8 @@ class Operand:
 
     Attributes: `origin`, what messages call it; `shape` and `dtype` of the array; `dims`; `program`,
     from the step's indices and the prefetched values to block indices, and `needs`, which of these it
-    depends on; `table`, an integer array of shape `(steps, rank)`, or None.
+    depends on; `table`, an integer array of shape `(steps, rank)`, of one row for a grid of unknown size, or
+    None where the steps' indices are not known.
     """
 
     def __init__(self, origin, shape, dtype, spec, sizes, prefetched=(), arguments=tuple):
@@ -98,10 +99,7 @@ class Operand:
         self.table: np.ndarray | None
         if index_map is None:
             self.program = None
-            steps = math.prod(sizes) if _known(sizes) else None
-            self.table = None if steps is None else np.zeros((max(steps, 0), len(self.shape)), int)
-            if steps is None and not self.shape:
-                self.table = np.zeros((0, 0), int)
+            self.table = np.zeros((_steps(sizes), len(self.shape)), int)
             return
         self.program = self._trace(index_map, sizes, prefetched, arguments)
         self.table = self._table(sizes)
@@ -215,15 +213,14 @@ class Operand:
         return _convert_element_type(value, _INT32, weak_type=False)
 
     def _table(self, sizes):
-        if not _known(sizes) or math.prod(sizes) > _MAX_TABLE:
-            return None
-        steps = max(math.prod(sizes), 0) if all(size > 0 for size in sizes) else 0
+        steps = _steps(sizes)
         _, needs = self.program.trimmed()
-        if any(needs[len(sizes) :]):
+        if any(needs[len(sizes) :] if _known(sizes) else needs) or steps > _MAX_TABLE:
             return None
         if not steps or not self.dims:
             return np.zeros((steps, len(self.dims)), int)
-        ids = np.unravel_index(np.arange(steps), sizes) if sizes else []
+        shape = sizes if _known(sizes) else [1] * len(sizes)
+        ids = np.unravel_index(np.arange(steps), shape) if sizes else []
         columns = [None if source is None else ids[source] for source in self.program.forwarded()]
         if any(column is None for column in columns):
             columns = self._batched(ids, steps)
@@ -244,6 +241,13 @@ class Operand:
 
 def _known(sizes) -> bool:
     return all(isinstance(size, int) for size in sizes)
+
+
+def _steps(sizes) -> int:
+    """How many rows a table has: the steps, or 1 where their number is known when the kernel runs."""
+    if not _known(sizes):
+        return 1
+    return math.prod(sizes) if all(size > 0 for size in sizes) else 0
 
 
 def without_captured(program, captured, function, message):

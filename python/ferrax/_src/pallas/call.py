@@ -6,6 +6,7 @@ Out: a function of arrays that traces the kernel once for their types and is one
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Mapping
@@ -53,7 +54,8 @@ class Call:
       kernel, plan: see `kernels` and `run`.
     """
 
-    def __init__(self, function, spec: GridSpec, prefetch, types, outs, scratch, unflatten, aliases, names):
+    def __init__(self, function, spec: GridSpec, prefetch, types, outs, scratch, unflatten, aliases, names, settings):
+        self.settings = settings
         sizes = [static_size(size) for size in spec.grid]
         self.grid = tuple(sizes)
         self.is_static = None not in sizes
@@ -75,11 +77,13 @@ class Call:
         ]
         kept = [core.ShapeDtypeStruct(shape, _held_dtype(dtype)) for shape, dtype in scratch]
         self.kernel = Kernel(function, [*seen, *kept], marks, unflatten, spec.grid_names or ())
-        # An input that lies in an output's memory sees what earlier steps wrote there.
+        # An input that lies in an output's memory sees what earlier steps wrote there, unless it is one
+        # block, which is there from the beginning.
         self.aliases = {
             source: target
             for source, target in self.given.items()
             if self.operands[source].padded == self.operands[target].padded
+            and not run.has_one_block(self.operands[source])
         }
         changed = [number for number in range(len(types)) if self.kernel.modified[number]]
         self.shared = [
@@ -98,12 +102,13 @@ class Call:
         inputs."""
         count = self.grid.count(None)
         sizes, arrays = arrays[:count], arrays[count:]
-        padded = [operand.pad(array) for operand, array in zip(self.operands, arrays)]
-        outputs = self.operands[len(arrays) :]
-        padded += [no_value(operand.padded, operand.dtype) for operand in outputs]
-        for source, target in self.given.items():
-            padded[target] = self.operands[target].pad(arrays[source])
-        found = run.run(self, sizes, padded)
+        with self.settings():
+            padded = [operand.pad(array) for operand, array in zip(self.operands, arrays)]
+            outputs = self.operands[len(arrays) :]
+            padded += [no_value(operand.padded, operand.dtype) for operand in outputs]
+            for source, target in self.given.items():
+                padded[target] = self.operands[target].pad(arrays[source])
+            found = run.run(self, sizes, padded)
         return found[len(found) - len(outputs) :]
 
 
@@ -190,7 +195,8 @@ def pallas_call(
       input_output_aliases: for the number of an input, that of the output that begins as it. Steps
         see there what earlier ones wrote.
       debug: whether to print the kernel's program and how the grid is run.
-      interpret: nothing changes: the kernel is compiled, and does what JAX's interpreter does.
+      interpret: True changes nothing: the kernel is compiled, and does what JAX's interpreter does;
+        `pltpu.InterpretParams` asks for checks.
       name: of the kernel, for messages.
       compiler_params, cost_estimate, metadata: kept with the equation, for programs that read them.
 
@@ -261,11 +267,13 @@ def pallas_call(
         if call is None:
             rest = tree_util.tree_structure(args[count:])
             specs_in = spread(_as_tuple(given.in_specs, args[count:]), rest, len(leaves) - first, "in")
-            call = Call(
-                kernel, given, prefetch, types, outs, scratch, unflatten_for(in_tree, len(leaves)),
-                _checked_aliases(input_output_aliases, types, outs, first),
-                ([None] * first + specs_in + specs_out, _paths("args", args) + out_names),
-            )  # fmt: skip
+            settings = getattr(interpret, "settings", contextlib.nullcontext)
+            with settings():
+                call = Call(
+                    kernel, given, prefetch, types, outs, scratch, unflatten_for(in_tree, len(leaves)),
+                    _checked_aliases(input_output_aliases, types, outs, first),
+                    ([None] * first + specs_in + specs_out, _paths("args", args) + out_names), settings,
+                )  # fmt: skip
             if key is not None:
                 known.keep(wrapped, key, call)
             if debug:

@@ -258,6 +258,11 @@ def _steps(call, how: Plan, ids: dict, parts):
     return found
 
 
+def has_one_block(operand: Operand) -> bool:
+    """Whether all steps see the same block."""
+    return _is_fixed(operand, _layout(operand, (), ()))
+
+
 def _is_fixed(operand, layout) -> bool:
     return len(layout.tiles) + len(layout.starts) == len(operand.dims)
 
@@ -329,10 +334,6 @@ def _in_order(call, sizes, arrays):
     for size in grid:
         total = total * as_array(np.int32(size) if isinstance(size, int) else size)
     layouts = [_layout(operand, (), ()) for operand in call.operands]
-    layouts = [
-        Layout({}, dict.fromkeys(range(len(operand.dims)), 0)) if operand.program is None else layout
-        for operand, layout in zip(call.operands, layouts)
-    ]
 
     def body(step, carry):
         shared, scratch = carry

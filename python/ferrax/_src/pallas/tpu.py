@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ferrax._src import core
-from ferrax._src.base import dtypes
+from ferrax._src.base import config, dtypes
 from ferrax._src.lax.control_flow.while_loop import fori_loop
 from ferrax._src.lax.elementwise import _convert_element_type, bitcast_convert_type
 from ferrax._src.numpy.array_creation import arange
@@ -156,8 +156,14 @@ class CompilerParams(BaseParams):
 class InterpretParams:
     """Parameters of JAX's interpreter of TPU kernels, for `interpret=`.
 
-    Kernels run here as without: out of bounds and uninitialised memory are as `pallas_call` says. What asks for more
-    is refused: ValueError for `detect_races`, `num_cores_or_threads` above 1 and `grid_point_recorder`.
+    Attributes:
+      out_of_bounds_reads: "raise" makes a traced index of a ref that is out of bounds an error when the kernel runs,
+        an IndexError; "uninitialized" moves it into bounds.
+      uninitialized_memory: "nan", or "zero" for memory that is 0 before something is written to it.
+      the others: for that interpreter.
+
+    Errors: ValueError for `detect_races`, `num_cores_or_threads` above 1, `skip_floating_point_ops` and
+    `grid_point_recorder`: kernels are compiled here, and their steps have one order.
     """
 
     detect_races: bool = False
@@ -172,6 +178,16 @@ class InterpretParams:
     grid_point_recorder: Callable[..., Any] | None = None
     allow_hbm_allocation_in_run_scoped: bool = False
     buffer_bounds: str = "logical"
+
+    @contextlib.contextmanager
+    def settings(self) -> Iterator[None]:
+        """The settings that a kernel is traced and run under."""
+        with contextlib.ExitStack() as stack:
+            if self.out_of_bounds_reads == "raise":
+                stack.enter_context(config.debug_index(True))
+            if self.uninitialized_memory == "zero":
+                stack.enter_context(config.pallas_enable_poison_buffers(False))
+            yield
 
     def __post_init__(self) -> None:
         for name, default in (
