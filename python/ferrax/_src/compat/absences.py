@@ -44,7 +44,6 @@ INSTEAD = {
         "jax.pure_callback, jax.experimental.io_callback or jax.debug.callback"
     ),
     "jax.experimental.maps": REMOVED.format("jax.vmap and jax.shard_map"),
-    "jax.experimental.pallas": "ferrax compiles kernels itself, from functions of jax.numpy and jax.lax",
     "jax.experimental.mosaic": "it is for accelerators that ferrax has not; use jax.numpy and jax.lax",
     "jax.experimental.jax2tf": "ferrax has no TensorFlow; jax.export saves compiled functions",
     "jax.experimental.EArray": "arrays are of dtypes that ferrax knows",

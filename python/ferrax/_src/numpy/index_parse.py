@@ -104,7 +104,7 @@ def parse(shape: tuple[int, ...], index) -> list:
         items[ellipsis_at : ellipsis_at + 1] = [_WHOLE] * missing if missing else ["e"]
 
     # Now every item's axis is known.
-    entries = []
+    entries: list[Any] = []
     axis = 0
     for position, item in enumerate(items):
         kind = type(item)

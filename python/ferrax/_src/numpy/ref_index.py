@@ -134,26 +134,26 @@ class Indexed(NamedTuple):
             for item in self.items
         )
 
-    def index(self) -> tuple:
+    def as_index(self) -> tuple:
         """As an index of an array."""
         return tuple(_plain_slice(item) if type(item) is Slice else item for item in self.items)
 
     def type_after(self, dtype):
         if self.is_basic:
             return tuple(item.size for item in self.items if type(item) is Slice), dtype
-        plan, _, _ = structure_of(self.before, parse(self.before, self.index()), True)
+        plan, _, _ = structure_of(self.before, parse(self.before, self.as_index()), True)
         return plan.result_shape, dtype
 
     def read(self, value):
-        return value if self.is_whole else value[self.index()]
+        return value if self.is_whole else value[self.as_index()]
 
     def write(self, before, value):
         if self.is_whole:
             return value
         if self.is_static or not self.is_basic:
-            return before.at[self.index()].set(value)
+            return before.at[self.as_index()].set(value)
         if any(type(item) is Slice and item.stride != 1 for item in self.items):
-            return before.at[self.index()].set(value, mode="clip")
+            return before.at[self.as_index()].set(value, mode="clip")
         return dynamic_update_slice(before, reshape(value, self._sizes()), self._starts())
 
     def add(self, before, value):
@@ -161,9 +161,9 @@ class Indexed(NamedTuple):
         if self.is_whole:
             return before + value
         if self.is_static or not self.is_basic:
-            return before.at[self.index()].add(value)
+            return before.at[self.as_index()].add(value)
         if any(type(item) is Slice and item.stride != 1 for item in self.items):
-            return before.at[self.index()].add(value, mode="clip")
+            return before.at[self.as_index()].add(value, mode="clip")
         starts, sizes = self._starts(), self._sizes()
         old = dynamic_slice(before, starts, sizes)
         return dynamic_update_slice(before, old + reshape(value, sizes), starts)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -44,7 +44,7 @@ def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
     return new_ref(full(shape, 0, dtype), memory_space=memory_space)
 
 
-def get(ref: Ref, idx: Any = None) -> Any:
+def get(ref: Ref | TransformedRef, idx: Any = None) -> Any:
     """``ref[idx]``: the elements that an index names, as an array.
 
     Args:
@@ -67,7 +67,7 @@ def get(ref: Ref, idx: Any = None) -> Any:
     return _core.alias(value) if index == () else value[index]
 
 
-def set(ref: Ref, idx: Any, value: Any) -> None:
+def set(ref: Ref | TransformedRef, idx: Any, value: Any) -> None:
     """``ref[idx] = value``. The value has the shape and dtype of the elements.
 
     Args as `get`; ``value`` is an array or a number. Numbers take the ref's dtype if both are
@@ -84,7 +84,7 @@ def set(ref: Ref, idx: Any, value: Any) -> None:
     _set(_checked(ref, "ref_set"), checked_index(ref, idx), value)
 
 
-def swap(ref: Ref, idx: Any, value: Any) -> Any:
+def swap(ref: Ref | TransformedRef, idx: Any, value: Any) -> Any:
     """Writes and returns what was there before: ``ref[idx], previous = value, ref[idx]``.
 
     Args and errors as `set`.
@@ -99,7 +99,7 @@ def swap(ref: Ref, idx: Any, value: Any) -> Any:
     return previous
 
 
-def addupdate(ref: Ref, idx: Any, x: ArrayLike) -> None:
+def addupdate(ref: Ref | TransformedRef, idx: Any, x: ArrayLike) -> None:
     """``ref[idx] += x``; what an index array names several times is added as often.
 
     Args and errors as `set`.
@@ -145,7 +145,7 @@ def run_state(f: Callable[..., None]) -> Callable[[Any], Any]:
     def wrapped(init):
         leaves, tree = tree_util.tree_flatten(init)
         refs = [new_ref(leaf) for leaf in leaves]
-        result = f(tree.unflatten(refs))
+        result: Any = cast(Any, f)(tree.unflatten(refs))
         if tree_util.tree_leaves(result):
             raise ValueError(
                 "run_state: the function works on the refs that it gets and returns None, got "
@@ -262,15 +262,15 @@ class _Methods:
         """The elements with their axes in reverse order, as a view."""
         return views.permuted(self)
 
-    def get(self, idx: Any = ()) -> Any:
+    def get(self: Any, idx: Any = ()) -> Any:
         """`ref[idx]`."""
         return get(self, idx)
 
-    def swap(self, value: Any, idx: Any = ()) -> Any:
+    def swap(self: Any, value: Any, idx: Any = ()) -> Any:
         """`ref[idx] = value`, and what was there before."""
         return swap(self, idx, value)
 
-    def addupdate(self, value: Any, idx: Any = ()) -> None:
+    def addupdate(self: Any, value: Any, idx: Any = ()) -> None:
         """`ref[idx] += value`; what an index array names several times is added as often."""
         addupdate(self, idx, value)
 
@@ -287,7 +287,7 @@ class _Methods:
         """The elements with their axes in another order, as a view; without one, reversed."""
         return views.permuted(self, *axes)
 
-    def set(self, value: Any, idx: Any = ()) -> None:
+    def set(self: Any, value: Any, idx: Any = ()) -> None:
         """`ref[idx] = value`."""
         set(self, idx, value)
 

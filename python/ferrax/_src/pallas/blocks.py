@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -91,14 +91,14 @@ class Operand:
         self.origin = origin
         self.shape = tuple(shape)
         self.dtype = dtype
-        block_shape = None if isinstance(spec, (NoBlockSpec, type(None))) else spec.block_shape
+        block_shape: Any = None if isinstance(spec, (NoBlockSpec, type(None))) else spec.block_shape
         self.is_whole = block_shape is None
         self.dims = self._dims(block_shape)
         index_map = None if self.is_whole else spec.index_map
         self.block_mapping = () if self.is_whole else tuple(block_shape)
         self.table: np.ndarray | None
+        self.program: Any = None
         if index_map is None:
-            self.program = None
             self.table = np.zeros((_steps(sizes), len(self.shape)), int)
             return
         self.program = self._trace(index_map, sizes, prefetched, arguments)
@@ -146,8 +146,8 @@ class Operand:
             return [Dim(size, size, 0, 0, False) for size in self.shape]
         if len(block_shape) != len(self.shape):
             raise ValueError(
-                f"Block shape for {self.origin} (= {tuple(block_shape)}) must have the same number of "
-                f"dimensions as the array shape {self.shape}."
+                f"Block shape for {self.origin} (= {tuple(block_shape)}) must have the same number of dimensions, one "
+                f"for each of {self.shape}."
             )
         return [self._dim(dim, size) for dim, size in zip(block_shape, self.shape)]
 

@@ -90,7 +90,9 @@ class Call:
             *(number for number in changed if number not in self.aliases),
             *range(len(types), len(self.operands)),
         ]
-        self.plan = run.plan(self) if self.is_static and all(size > 0 for size in self.grid) else None
+        known_sizes = [size for size in sizes if size is not None]
+        has_steps = len(known_sizes) == len(sizes) and all(size > 0 for size in known_sizes)
+        self.plan = run.plan(self) if has_steps else None
         self.compiled = jit(self)
 
     def __repr__(self) -> str:

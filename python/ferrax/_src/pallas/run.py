@@ -327,6 +327,16 @@ def _seen(operand, block):
 # Of sizes that are known when the kernel runs.
 
 
+def indices_of(step: Any, grid: Any) -> list[Any]:
+    """The indices of a step by its number, a scalar."""
+    ids = []
+    for size in reversed(grid):
+        size = np.int32(size) if isinstance(size, int) else size
+        ids.append(step % size)
+        step = step // size
+    return ids[::-1]
+
+
 def _in_order(call, sizes, arrays):
     given = iter(sizes)
     grid = [size if isinstance(size, int) else next(given) for size in call.grid]
@@ -337,15 +347,10 @@ def _in_order(call, sizes, arrays):
 
     def body(step, carry):
         shared, scratch = carry
-        ids = []
-        for size in reversed(grid):
-            size = np.int32(size) if isinstance(size, int) else size
-            ids.append(step % size)
-            step = step // size
         now = list(arrays)
         for number, value in zip(call.shared, shared):
             now[number] = value
-        now, scratch = _step(call, ids[::-1], sizes, now, scratch, layouts)
+        now, scratch = _step(call, indices_of(step, grid), sizes, now, scratch, layouts)
         return [now[number] for number in call.shared], scratch
 
     found, _ = fori_loop(

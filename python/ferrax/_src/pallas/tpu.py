@@ -264,7 +264,7 @@ def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axi
         raise ValueError(f"roll: axis must be between 0 and {x.ndim}, got {axis}")
     if (stride is None) != (stride_axis is None):
         raise ValueError("roll: give both stride and stride_axis, or neither")
-    if stride is None:
+    if stride is None or stride_axis is None:
         return _roll(x, shift, axis)
     if stride_axis == axis:
         raise ValueError(f"roll: axis and stride_axis must be two axes, got {axis} for both")
@@ -385,17 +385,12 @@ def emit_pipeline(
             for number, (ref, spec) in enumerate(zip(leaves, specs))
         ]
         layouts = [run._layout(operand, marks, ()) for operand in operands]
-        total = 1
+        total: Any = 1
         for size in sizes:
             total = total * size
 
         def step(number, carry):
-            ids, rest = [], number
-            for size in reversed(sizes):
-                size = np.int32(size) if isinstance(size, int) else size
-                ids.append(rest % size)
-                rest = rest // size
-            ids = ids[::-1]
+            ids = run.indices_of(number, sizes)
             places = [
                 run._places(operand, layout, operand.indices(ids, moving, ()))
                 for operand, layout in zip(operands, layouts)

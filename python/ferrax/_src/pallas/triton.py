@@ -46,7 +46,7 @@ def dot(
         raise ValueError(f"`a` and `b` must be 2D arrays, got shapes {a.shape} and {b.shape}.{at_user_line()}")
     if allow_tf32 is not None:
         if precision is not None:
-            raise ValueError("Only one of allow_tf32 and precision can be specified")
+            raise ValueError(f"dot: give allow_tf32 or precision, got {allow_tf32} and {precision}")
         precision = "high" if allow_tf32 else "highest"
     a, b = (a.T if trans_a else a), (b.T if trans_b else b)
     wide = "float32" if str(a.dtype) in ("float16", "bfloat16") else None

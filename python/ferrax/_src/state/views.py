@@ -79,7 +79,7 @@ class TransformedRef:
     @property
     def aval(self) -> AbstractRef:
         """The type: an `AbstractRef`."""
-        return AbstractRef(core.ShapedArray(*self._type, self.weak_type))
+        return AbstractRef(core.ShapedArray(self.shape, self.dtype, self.weak_type))
 
     def __len__(self) -> int:
         if not self._type[0]:
