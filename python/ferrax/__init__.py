@@ -24,6 +24,7 @@ from ferrax import (
     errors as errors,
     experimental as experimental,
     export as export,
+    ffi as ffi,
     image as image,
     interpreters as interpreters,
     lax as lax,

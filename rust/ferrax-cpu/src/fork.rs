@@ -14,7 +14,7 @@
 use std::cell::Cell;
 use std::sync::{Once, OnceLock};
 
-use crate::{alloc, code, eager, kernels, persistent, pool, vm};
+use crate::{alloc, code, eager, ffi, kernels, persistent, pool, vm};
 
 /// All locks, held by this thread.
 struct Held {
@@ -22,6 +22,7 @@ struct Held {
     _sources: Box<dyn std::any::Any>,
     _eager: eager::Held,
     _persistent: persistent::Held,
+    _ffi: ffi::Held,
     code: code::Held,
     pool: pool::Held,
     _alloc: alloc::Held,
@@ -40,6 +41,7 @@ extern "C" fn prepare() {
         _sources: ferrax_ir::hold_tables(),
         _eager: eager::hold(),
         _persistent: persistent::hold(),
+        _ffi: ffi::hold(),
         code: code::hold(),
         pool: pool::hold(),
         _alloc: alloc::hold(),

@@ -15,6 +15,7 @@
 //! | `kernels/` | library kernels: products, gathers, … |
 //! | `control/` | branches and loops |
 //! | `code/` | machine code, and memory for it |
+//! | `ffi/` | functions of other languages |
 //! | `strided` | copies between regions of arrays |
 //! | `persistent` | optimised programs in files |
 //! | `pool`, `alloc` | threads and memory |
@@ -31,6 +32,7 @@ mod code;
 mod control;
 pub mod eager;
 pub mod executable;
+pub mod ffi;
 mod fork;
 pub mod generations;
 mod interrupt;

@@ -7,7 +7,7 @@ use crate::array::{Array, ArrayImpl, Concrete, Tracer};
 use crate::jit::{self, JitCache, JitFunction};
 use crate::program::{self, PyProgram};
 use crate::{
-    cache, checkpoint, checks, control, convert, custom, devices, dlpack, dtypes, indexing, operators,
+    cache, checkpoint, checks, control, convert, custom, devices, dlpack, dtypes, ffi, indexing, operators,
     params, persistent, placement, primitive, process, promote, source, spmd, trace, tracebacks,
 };
 
@@ -206,6 +206,9 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         trace::add_ref_input,
         alias,
         jit::register_ref,
+        ffi::ffi_register,
+        ffi::ffi_register_type,
+        ffi::ffi_call,
         checkpoint::builtin_policy,
         checkpoint::either_policy,
         checkpoint::python_policy,

@@ -41,6 +41,7 @@ pub mod eager;
 pub mod elementwise;
 pub mod errors;
 pub mod export;
+pub mod ffi;
 pub mod functions;
 pub mod indexing;
 pub mod interrupt;

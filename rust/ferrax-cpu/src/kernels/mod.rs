@@ -26,6 +26,7 @@ use ferrax_compile::{Argument, Path};
 use ferrax_ir::{Op, Result};
 
 use crate::call::Kernel;
+use crate::ffi::{self, FfiCall};
 use crate::tuning::Tuning;
 
 /// Makes what is made once: see `fork`.
@@ -65,6 +66,10 @@ pub fn bind(
         | Op::Schur(_)
         | Op::Eig(_) => factorisations::bind(op, inputs, outputs, tuning),
         Op::Fft(op) => fft::bind(op, inputs, outputs, tuning),
+        Op::Extension(op) => match op.0.as_any().and_then(|op| op.downcast_ref::<FfiCall>()) {
+            Some(call) => Some(ffi::kernel(call, inputs, outputs)?),
+            None => None,
+        },
         _ => None,
     };
     Path::Reference.take_if(own.is_none());

@@ -1,0 +1,238 @@
+//! The functions that a handler asks by: what each takes begins with its size, and is read as far as that
+//! says.
+
+use std::ffi::{c_int, c_void};
+use std::mem::{offset_of, size_of};
+
+use super::abi::{self, Table};
+use super::context::{Context, Failure, Future, error, take_error, text};
+use super::registry;
+use crate::pool;
+
+const INVALID_ARGUMENT: c_int = 3;
+const NOT_FOUND: c_int = 5;
+const RESOURCE_EXHAUSTED: c_int = 8;
+const UNIMPLEMENTED: c_int = 12;
+
+/// The table that all call frames point to.
+pub fn api() -> *const Table {
+    static TABLE: Table = Table {
+        size: size_of::<Table>(),
+        extension: std::ptr::null_mut(),
+        version: abi::Version {
+            size: size_of::<abi::Version>(),
+            extension: std::ptr::null_mut(),
+            major: abi::MAJOR,
+            minor: abi::MINOR,
+        },
+        internal: std::ptr::null(),
+        error_create,
+        error_message,
+        error_destroy,
+        handler_register,
+        stream_get,
+        type_register,
+        context_get,
+        state_set,
+        state_get,
+        memory_allocate,
+        memory_free,
+        pool_schedule,
+        pool_threads,
+        future_create,
+        future_set,
+        future_fail,
+        run_id,
+        device,
+        invoke_extension,
+        custom_options,
+    };
+    &raw const TABLE
+}
+
+/// What a function of the table takes.
+///
+/// # Safety
+/// `arguments` is what the handler passed to the function that takes these.
+unsafe fn read<'a, T>(arguments: *mut c_void) -> &'a mut T {
+    // SAFETY: as the caller says; the handler waits for the answer.
+    unsafe { &mut *arguments.cast::<T>() }
+}
+
+/// The run that a handler is called in.
+///
+/// # Safety
+/// It is the context of a frame of ours whose handler has not returned.
+unsafe fn run<'a>(context: *mut c_void) -> Option<&'a Context<'a>> {
+    // SAFETY: as the caller says.
+    unsafe { context.cast::<Context<'a>>().as_ref() }
+}
+
+fn no_run() -> *mut c_void {
+    error(INVALID_ARGUMENT, "this can be asked for while a handler runs alone")
+}
+
+unsafe extern "C" fn error_create(arguments: *mut c_void) -> *mut c_void {
+    // SAFETY: see `read`; the message ends in a zero.
+    let (given, message) = unsafe {
+        let given = read::<abi::ErrorCreate>(arguments);
+        (given.code, text(given.message))
+    };
+    error(given, &message)
+}
+
+unsafe extern "C" fn error_message(arguments: *mut c_void) {
+    // SAFETY: see `read`; the error is one of ours.
+    unsafe {
+        let given = read::<abi::ErrorMessage>(arguments);
+        let failure = &*given.error.cast::<Failure>();
+        given.message = failure.message.as_ptr();
+        // The code came with a later version.
+        if given.size > offset_of!(abi::ErrorMessage, code) {
+            given.code = failure.code;
+        }
+    }
+}
+
+unsafe extern "C" fn error_destroy(arguments: *mut c_void) {
+    // SAFETY: see `read`; the error is one of ours, and the handler gives it up.
+    unsafe {
+        take_error(read::<abi::ErrorDestroy>(arguments).error);
+    }
+}
+
+unsafe extern "C" fn handler_register(_: *mut c_void) -> *mut c_void {
+    registry::refuse_registration()
+}
+
+unsafe extern "C" fn stream_get(_: *mut c_void) -> *mut c_void {
+    error(UNIMPLEMENTED, "a processor has no streams")
+}
+
+unsafe extern "C" fn type_register(arguments: *mut c_void) -> *mut c_void {
+    // SAFETY: see `read`; the name is a span, id and info are what the interface says.
+    let result = unsafe {
+        let given = read::<abi::TypeRegister>(arguments);
+        let name = std::slice::from_raw_parts(given.name.pointer.cast::<u8>(), given.name.length);
+        registry::register_type(&String::from_utf8_lossy(name), given.id as usize, given.info as usize)
+    };
+    match result {
+        Ok(()) => std::ptr::null_mut(),
+        Err(refused) => error(INVALID_ARGUMENT, &refused.to_string()),
+    }
+}
+
+unsafe extern "C" fn context_get(_: *mut c_void) -> *mut c_void {
+    error(NOT_FOUND, "no context was given to the run")
+}
+
+unsafe extern "C" fn state_set(arguments: *mut c_void) -> *mut c_void {
+    // SAFETY: see `read` and `run`.
+    unsafe {
+        let given = read::<abi::State>(arguments);
+        let Some(run) = run(given.context) else { return no_run() };
+        if run.states.set(given.stage, *given.id, given.state) {
+            return std::ptr::null_mut();
+        }
+    }
+    error(INVALID_ARGUMENT, "the stage has a state already, or can have none")
+}
+
+unsafe extern "C" fn state_get(arguments: *mut c_void) -> *mut c_void {
+    // SAFETY: see `read` and `run`.
+    unsafe {
+        let given = read::<abi::State>(arguments);
+        let Some(run) = run(given.context) else { return no_run() };
+        match run.states.get(given.stage, *given.id) {
+            Ok(state) => {
+                given.state = state;
+                std::ptr::null_mut()
+            }
+            Err(message) => error(NOT_FOUND, message),
+        }
+    }
+}
+
+unsafe extern "C" fn memory_allocate(arguments: *mut c_void) -> *mut c_void {
+    // SAFETY: see `read` and `run`.
+    unsafe {
+        let given = read::<abi::Allocate>(arguments);
+        let Some(run) = run(given.context) else { return no_run() };
+        given.data = run.allocate(given.bytes, given.alignment);
+        if given.data.is_null() {
+            return error(RESOURCE_EXHAUSTED, &format!("{} bytes of scratch memory", given.bytes));
+        }
+    }
+    std::ptr::null_mut()
+}
+
+unsafe extern "C" fn memory_free(arguments: *mut c_void) -> *mut c_void {
+    // SAFETY: see `read` and `run`.
+    unsafe {
+        let given = read::<abi::Free>(arguments);
+        let Some(run) = run(given.context) else { return no_run() };
+        if run.free(given.data) { std::ptr::null_mut() } else { error(INVALID_ARGUMENT, "memory of no run") }
+    }
+}
+
+unsafe extern "C" fn pool_schedule(arguments: *mut c_void) -> *mut c_void {
+    // SAFETY: see `read` and `run`.
+    unsafe {
+        let given = read::<abi::Schedule>(arguments);
+        let Some(run) = run(given.context) else { return no_run() };
+        run.schedule(given.task, given.data);
+    }
+    std::ptr::null_mut()
+}
+
+unsafe extern "C" fn pool_threads(arguments: *mut c_void) -> *mut c_void {
+    // SAFETY: see `read`; the count is where it is asked for.
+    unsafe { *read::<abi::NumThreads>(arguments).count = pool::threads() as i64 };
+    std::ptr::null_mut()
+}
+
+unsafe extern "C" fn future_create(arguments: *mut c_void) -> *mut c_void {
+    // SAFETY: see `read`.
+    unsafe { read::<abi::FutureCreate>(arguments).future = Box::into_raw(Box::<Future>::default()).cast() };
+    std::ptr::null_mut()
+}
+
+unsafe extern "C" fn future_set(arguments: *mut c_void) -> *mut c_void {
+    // SAFETY: see `read`; the future is one of ours, which lives until it is settled.
+    unsafe { (*read::<abi::FutureSet>(arguments).future.cast::<Future>()).settle(Ok(())) };
+    std::ptr::null_mut()
+}
+
+unsafe extern "C" fn future_fail(arguments: *mut c_void) -> *mut c_void {
+    // SAFETY: see `read`; future and error are ours, and the error is given up.
+    unsafe {
+        let given = read::<abi::FutureFail>(arguments);
+        let message = take_error(given.error).unwrap_or_default();
+        (*given.future.cast::<Future>()).settle(Err(message));
+    }
+    std::ptr::null_mut()
+}
+
+unsafe extern "C" fn run_id(arguments: *mut c_void) -> *mut c_void {
+    // SAFETY: see `read` and `run`.
+    unsafe {
+        let given = read::<abi::RunId>(arguments);
+        let Some(run) = run(given.context) else { return no_run() };
+        given.id = run.run;
+    }
+    std::ptr::null_mut()
+}
+
+unsafe extern "C" fn device(arguments: *mut c_void) -> *mut c_void {
+    // SAFETY: see `read`.
+    unsafe { read::<abi::DeviceOrdinal>(arguments).ordinal = 0 };
+    std::ptr::null_mut()
+}
+
+unsafe extern "C" fn invoke_extension(_: *mut c_void) -> *mut c_void {
+    error(UNIMPLEMENTED, "calls have no extensions")
+}
+
+unsafe extern "C" fn custom_options(_: *mut c_void) -> *mut c_void {
+    error(UNIMPLEMENTED, "calls have no options")
+}

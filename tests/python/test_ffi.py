@@ -1,0 +1,294 @@
+"""Handlers that were built for XLA, called from programs, as JAX calls them."""
+
+import ctypes
+import functools
+import gc
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import threading
+
+import jax
+import jax.ffi
+import ml_dtypes
+import numpy as np
+import oracle
+import pytest
+from oracle import same
+
+import ferrax
+import ferrax.numpy as jnp
+
+HANDLERS = (
+    "rms", "types", "sum_attributes", "in_place", "squares", "later", "touch", "fail", "lies",
+)  # fmt: skip
+
+
+@functools.cache
+def library(name):
+    """The handlers, loaded for one of the sides: each has its own, with its own ids of types."""
+    folder = pathlib.Path(tempfile.mkdtemp())
+    built = compiled()
+    path = folder / f"handlers_{name}.so"
+    shutil.copy(built, path)
+    loaded = ctypes.cdll.LoadLibrary(str(path))
+    ffi = (ferrax if name == "ferrax" else jax).ffi
+    for handler in HANDLERS:
+        ffi.register_ffi_target(handler, ffi.pycapsule(getattr(loaded, handler)), platform="cpu")
+    loaded.counter_id.restype = loaded.counter_info.restype = ctypes.c_void_p
+    address = lambda function: ffi.pycapsule(ctypes.c_void_p(function()))  # noqa: E731
+    ffi.register_ffi_type(
+        "counter", {"type_id": address(loaded.counter_id), "type_info": address(loaded.counter_info)}, platform="cpu"
+    )
+    ffi.register_ffi_target(
+        "count", {"instantiate": ffi.pycapsule(loaded.make_counter), "execute": ffi.pycapsule(loaded.count)},
+        platform="cpu",
+    )  # fmt: skip
+    return loaded
+
+
+@functools.cache
+def compiled():
+    source = pathlib.Path(__file__).with_name("ffi_handlers.cc")
+    path = pathlib.Path(tempfile.mkdtemp()) / "handlers.so"
+    include = ferrax.ffi.include_dir()
+    subprocess.run(
+        ["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-pthread", f"-I{include}", str(source), "-o", str(path)],
+        check=True,
+    )
+    return path
+
+
+def call(s, name, shape, dtype=np.float32, **options):
+    library(s.name)
+    return s.jax.ffi.ffi_call(name, s.jax.ShapeDtypeStruct(shape, dtype), **options)
+
+
+EPS = np.float32(1e-5)
+
+
+def rms(s, x, **options):
+    return call(s, "rms", x.shape, **options)(x, eps=EPS)
+
+
+def rows(s, *shape):
+    return s.jnp.asarray(np.random.default_rng(0).standard_normal(shape).astype(np.float32))
+
+
+CALLS = {
+    "eager": lambda s: rms(s, rows(s, 3, 4)),
+    "jit": lambda s: s.jax.jit(lambda x: rms(s, x) * 2)(rows(s, 3, 4)),
+    "empty": lambda s: rms(s, rows(s, 0, 4)),
+    "in a loop": lambda s: s.lax.fori_loop(0, 5, lambda i, x: rms(s, x + i), rows(s, 3, 4)),
+    "in a branch": lambda s: s.lax.cond(True, lambda x: rms(s, x), lambda x: x, rows(s, 3, 4)),
+    "attributes": lambda s: call(s, "sum_attributes", (), np.float64)(
+        integer=3, real=0.5, flag=True, text="four", array=np.arange(4, dtype=np.int32),
+        inner={"scale": np.float32(2)},
+    ),
+    "in place": lambda s: call(s, "in_place", (3,), input_output_aliases={0: 0})(rows(s, 3)),
+    "in place, used afterwards": lambda s: s.jax.jit(
+        lambda x: (call(s, "in_place", (3,), input_output_aliases={0: 0})(x), x)
+    )(rows(s, 3)),
+    "tasks": lambda s: call(s, "squares", (100,))(rows(s, 100)),
+    "later": lambda s: call(s, "later", (1,), np.int32)(fails=False),
+    "layouts": lambda s: s.jax.ffi.ffi_call(
+        "lies", [s.jax.ShapeDtypeStruct((2, 3), np.float32), s.jax.ShapeDtypeStruct((2,), np.int64)],
+        input_layouts=[(0, 1)], output_layouts=[(0, 1), None],
+    )(rows(s, 2, 3)),
+    "custom_vjp": lambda s: s.jax.grad(lambda x: with_rule(s)(x).sum())(rows(s, 4)),
+    "vmap, sequential": lambda s: s.jax.vmap(lambda x: rms(s, x, vmap_method="sequential"))(rows(s, 3, 4)),
+    "vmap, unrolled": lambda s: s.jax.vmap(lambda x: rms(s, x, vmap_method="sequential_unrolled"), 1)(rows(s, 4, 3)),
+    "vmap, expand_dims": lambda s: s.jax.vmap(lambda x: rms(s, x, vmap_method="expand_dims"), 1)(rows(s, 4, 3)),
+    "vmap, broadcast_all": lambda s: s.jax.vmap(lambda x: rms(s, x, vmap_method="broadcast_all"))(rows(s, 3, 4)),
+    "vmap, legacy": lambda s: s.jax.vmap(lambda x: rms(s, x, vmap_method="legacy_vectorized"))(rows(s, 3, 4)),
+    "vmap of vmap": lambda s: s.jax.vmap(s.jax.vmap(lambda x: rms(s, x, vmap_method="broadcast_all")))(rows(s, 2, 3, 4)),
+}  # fmt: skip
+
+
+def with_rule(s):
+    @s.jax.custom_vjp
+    def f(x):
+        return rms(s, x)
+
+    f.defvjp(lambda x: (f(x), x), lambda x, ct: (2 * ct + x,))
+    return f
+
+
+@pytest.mark.parametrize("name", CALLS)
+@same
+def test_calls(s, name):
+    library(s.name)
+    with s.jax.enable_x64(name in ("attributes", "layouts")):
+        return CALLS[name](s)
+
+
+DTYPES = (
+    "bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float16", "bfloat16", "float32", "complex64",
+    "float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz", "float8_e8m0fnu",
+)  # fmt: skip
+
+
+@same
+def test_numbers_of_dtypes(s):
+    arrays = [s.jnp.zeros((1,) * (i % 3), getattr(ml_dtypes, name, name)) for i, name in enumerate(DTYPES)]
+    return call(s, "types", (3 * len(arrays),), np.int32)(*arrays)
+
+
+def test_data_is_aligned():
+    """Memory of NumPy's that arrays share lies anywhere."""
+    memory = np.zeros(64, np.float32)
+    start = next(i for i in range(16) if memory[i:].ctypes.data % 64 == 4)
+    found = call(oracle.FERRAX, "types", (3,), np.int32)(memory[start : start + 4])
+    assert list(found) == [11, 1, 1]
+    moved = rms(oracle.FERRAX, jnp.asarray(memory[start : start + 4] + 2))
+    np.testing.assert_allclose(moved, 1, rtol=1e-5)
+
+
+def test_a_state_for_each_compiled_function():
+    loaded = library("ferrax")
+    gc.collect()
+    before = loaded.counters_alive()
+    first = ferrax.jit(lambda: call(oracle.FERRAX, "count", (), np.int32)())
+    second = ferrax.jit(lambda: call(oracle.FERRAX, "count", (), np.int32)() + 0)
+    assert [int(first()) for _ in range(3)] == [1, 2, 3]
+    assert int(second()) == 1
+    assert loaded.counters_alive() == before + 2
+    del first, second
+    ferrax.clear_caches()
+    gc.collect()
+    assert loaded.counters_alive() <= before
+
+
+def test_calls_without_effects_are_left_out():
+    loaded = library("ferrax")
+    struct = ferrax.ShapeDtypeStruct((), np.float32)
+
+    def run(effect):
+        ferrax.jit(lambda x: (ferrax.ffi.ffi_call("touch", struct, has_side_effect=effect)(), x)[1])(1.0)
+        return loaded.times_touched()
+
+    before = loaded.times_touched()
+    assert run(False) == before
+    assert run(True) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [(1, "CANCELLED"), (3, "INVALID_ARGUMENT"), (5, "NOT_FOUND"), (8, "RESOURCE_EXHAUSTED"), (13, "INTERNAL"), (16, "UNAUTHENTICATED")],
+)  # fmt: skip
+@pytest.mark.parametrize("jitted", [False, True])
+def test_errors_of_handlers(code, name, jitted):
+    for side in (oracle.FERRAX, oracle.JAX):
+        library(side.name)
+        run = lambda: side.jax.ffi.ffi_call("fail", (), has_side_effect=True)(code=code)  # noqa: B023, E731
+        with pytest.raises(side.jax.errors.JaxRuntimeError, match=f"{name}: as asked"):
+            side.jax.block_until_ready((side.jax.jit(run) if jitted else run)())
+            side.jax.effects_barrier()
+
+
+ERRORS = {
+    "decoding": (lambda s: call(s, "rms", (4,))(rows(s, 4), eps=1e-5), "JaxRuntimeError", "INVALID_ARGUMENT"),
+    "no attribute": (lambda s: call(s, "rms", (4,))(rows(s, 4)), "JaxRuntimeError", "INVALID_ARGUMENT"),
+    "text of the handler": (
+        lambda s: call(s, "rms", ())(s.jnp.float32(1), eps=EPS), "JaxRuntimeError", "rms takes rows",
+    ),
+    "later": (lambda s: call(s, "later", (1,), np.int32)(fails=True), "JaxRuntimeError", "failed later"),
+    "not registered": (lambda s: call(s, "nobody", (4,))(rows(s, 4)), "JaxRuntimeError", "NOT_FOUND"),
+    "derivative": (
+        lambda s: s.jax.grad(lambda x: rms(s, x).sum())(rows(s, 4)), "ValueError", "cannot be differentiated",
+    ),
+    "vmap": (lambda s: s.jax.vmap(lambda x: rms(s, x))(rows(s, 3, 4)), "NotImplementedError", "vmap"),
+    "method": (lambda s: rms(s, rows(s, 4), vmap_method="bogus"), "ValueError", "vmap_method"),
+    "alias of no input": (
+        lambda s: call(s, "in_place", (3,), input_output_aliases={1: 0})(rows(s, 3)), "ValueError", "input index",
+    ),
+    "alias of no output": (
+        lambda s: call(s, "in_place", (3,), input_output_aliases={0: 1})(rows(s, 3)), "ValueError", "output index",
+    ),
+    "alias of another type": (
+        lambda s: call(s, "in_place", (4,), input_output_aliases={0: 0})(rows(s, 3)), "ValueError", "abstract value",
+    ),
+    "result": (lambda s: s.jax.ffi.ffi_call("rms", None), "ValueError", "position 0"),
+    "list": (lambda s: call(s, "touch", ())(e=[1, 2]), "TypeError", "Non-hashable"),
+    "None": (lambda s: call(s, "touch", ())(e=None), "TypeError", "No attribute handler"),
+    "configuration": (
+        lambda s: call(s, "touch", (), legacy_backend_config="x")(), "ValueError", "legacy_backend_config",
+    ),
+    "no handler": (
+        lambda s: s.jax.ffi.register_ffi_target("empty", {}, platform="cpu"), "JaxRuntimeError", "must provide an execute",
+    ),
+    "no capsule": (
+        lambda s: s.jax.ffi.register_ffi_target("other", 1, platform="cpu"), "JaxRuntimeError", "INVALID_ARGUMENT",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors(name):
+    case, kind, message = ERRORS[name]
+    with pytest.raises(getattr(ferrax.errors, kind, None) or __builtins__[kind], match=message):
+        ferrax.block_until_ready(case(oracle.FERRAX))
+    if kind != "JaxRuntimeError" or name not in ("no handler", "no capsule"):
+        # A refused registration would keep JAX from starting.
+        with pytest.raises(Exception):  # noqa: B017
+            jax.block_until_ready(case(oracle.JAX))
+
+
+def test_registering_again():
+    loaded = library("ferrax")
+    ferrax.ffi.register_ffi_target("rms", ferrax.ffi.pycapsule(loaded.rms))
+    with pytest.raises(ferrax.errors.JaxRuntimeError, match="Duplicate"):
+        ferrax.ffi.register_ffi_target("rms", ferrax.ffi.pycapsule(loaded.types))
+    # For other machines: kept, and not called.
+    ferrax.ffi.register_ffi_target("rms", ferrax.ffi.pycapsule(loaded.types), platform="CUDA")
+    np.testing.assert_allclose(rms(oracle.FERRAX, jnp.ones(4)), 1, rtol=1e-4)
+    with pytest.raises(NotImplementedError, match="api_version"):
+        ferrax.ffi.register_ffi_target("old", ferrax.ffi.pycapsule(loaded.rms), api_version=0)
+
+
+@pytest.mark.parametrize("side", [oracle.FERRAX, oracle.JAX], ids=["ferrax", "jax"])
+def test_a_handler_in_c(side):
+    """Built with our own header, it is loaded by both."""
+    folder = pathlib.Path(tempfile.mkdtemp())
+    header = pathlib.Path(ferrax.__file__).parent / "include"
+    source = pathlib.Path(__file__).with_name("ffi_handlers.c")
+    command = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{header}", str(source)]
+    subprocess.run([*command, "-o", str(folder / "c.so")], check=True)
+    loaded = ctypes.cdll.LoadLibrary(str(folder / "c.so"))
+    side.jax.ffi.register_ffi_target("scaled", side.jax.ffi.pycapsule(loaded.scaled), platform="cpu")
+    call = side.jax.ffi.ffi_call("scaled", side.jax.ShapeDtypeStruct((3,), np.float32))
+    np.testing.assert_array_equal(call(side.jnp.arange(3.0), by=np.float32(2)), [0, 2, 4])
+    with pytest.raises(side.jax.errors.JaxRuntimeError, match="NOT_FOUND: scaled takes a float32 `by`"):
+        side.jax.block_until_ready(call(side.jnp.arange(3.0)))
+    with pytest.raises(side.jax.errors.JaxRuntimeError, match="INVALID_ARGUMENT: scaled takes float32"):
+        side.jax.block_until_ready(call(side.jnp.arange(3), by=np.float32(2)))
+
+
+def test_many_threads():
+    f = ferrax.jit(lambda x: call(oracle.FERRAX, "squares", (64,))(x))
+    x = rows(oracle.FERRAX, 64)
+    expected = np.asarray(x) ** 2
+    wrong = []
+
+    def work():
+        for _ in range(30):
+            if not np.array_equal(f(x), expected):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_the_equation():
+    library("ferrax")
+    closed = ferrax.make_jaxpr(lambda x: rms(oracle.FERRAX, x))(jnp.ones((3, 4)))
+    (eqn,) = closed.eqns
+    assert eqn.primitive.name == "ffi_call" and eqn.params["target_name"] == "rms"
+    assert eqn.params["attributes"] == (("eps", EPS),)
+    held = ferrax.make_jaxpr(lambda: call(oracle.FERRAX, "touch", ())(a=np.arange(2), b={"c": 1}))()
+    assert "HashableArray" in str(held) and "FrozenDict" in str(held)
