@@ -38,7 +38,7 @@ help:
 	@echo "make bench-gpu   the same on a GPU, beside JAX and PyTorch where these have one"
 	@echo "make lint        formatting, lints, types, file lengths, layers, text that is not our own"
 	@echo "make docs        write the generated documents"
-	@echo "make docs-check  check that they are current, help and types of public names, that README and docs/devices.md run"
+	@echo "make docs-check  check that they are current, help and types of public names, that README, docs/devices.md and docs/kernels.md run"
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -70,7 +70,7 @@ run: $(BUILT) $(VENV)/.extra-examples
 
 # Each at small size: its result is checked, its picture is in out/.
 EXAMPLES := cnn_digits language_model vae gaussian_process bayesian_logistic burgers nbody control deblur \
-	graph_network
+	graph_network pallas_matmul pallas_attention pallas_layer_norm
 
 examples: $(addprefix example-,$(EXAMPLES))
 
@@ -271,7 +271,7 @@ docs-check: $(BUILT) $(VENV)/.extra-test $(VENV)/.extra-lint
 	$(BIN)/python tools/check_docstrings.py
 	$(BIN)/python tools/check_types.py
 	$(BIN)/stubtest ferrax._core --concise --allowlist tools/stubtest_allowed.txt
-	$(BIN)/python -m pytest -q tests/semantics -k "README or devices-"
+	$(BIN)/python -m pytest -q tests/semantics -k "README or devices- or kernels-"
 
 clean:
 	rm -rf $(VENV) target dist out fuzz/corpus fuzz/artifacts python/ferrax/_core*.so

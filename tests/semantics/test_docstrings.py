@@ -1,7 +1,7 @@
 """Runs the examples in the help of all public names.
 
 In them `ferrax`, `jnp`, `lax` and `np` are there from the start, and the public modules by their last
-names; the rest is imported. Numbers may differ in the last places: functions are not rounded correctly.
+names, those of kernels as `pl`, `pltpu` and `plgpu`; the rest is imported. Numbers may differ in the last places: functions are not rounded correctly.
 What an example sets of the flags is put back.
 """
 
@@ -18,6 +18,7 @@ import pytest
 import ferrax
 import ferrax.numpy as jnp
 from ferrax import lax
+from ferrax.experimental import pallas
 
 with mock.patch.object(sys, "path", [str(pathlib.Path(__file__).parents[2] / "tools"), *sys.path]):
     from public_names import help_of, public_modules, public_names
@@ -25,6 +26,7 @@ with mock.patch.object(sys, "path", [str(pathlib.Path(__file__).parents[2] / "to
 NUMBER = re.compile(r"-?\d+\.\d*(?:e[-+]?\d+)?")
 NAMES = {module.__name__.rsplit(".", 1)[-1]: module for module in public_modules()}
 NAMES |= {"ferrax": ferrax, "jnp": jnp, "lax": lax, "np": np}
+NAMES |= {"pl": pallas, "pltpu": pallas.tpu, "plgpu": pallas.triton}
 
 
 class _Close(doctest.OutputChecker):

@@ -345,6 +345,7 @@ class StateContext:
 def _help(name, parser, default, doc) -> str:
     """What `help` says of a flag."""
     value = default.name.lower() if isinstance(default, enum.Enum) else default
+    shown = f"ferrax.{name.removeprefix('jax_')}".replace("ferrax.pallas_", "pl.")
     return f"""Context manager of the flag `{name}`, also a decorator; for this thread.
 
     {doc} The flag is {default} unless it is set.
@@ -352,7 +353,7 @@ def _help(name, parser, default, doc) -> str:
     Args: new_val: the flag's value inside. Errors: ValueError or TypeError for what is no value of
     it or asks for what there is not.
 
-    >>> with ferrax.{name.removeprefix("jax_")}({value!r}):
+    >>> with {shown}({value!r}):
     ...     print(ferrax.config.{name})
     {parser(name, value)}
     """

@@ -16,6 +16,11 @@ class Slice:
     """The elements `start`, `start + stride`, ...: `size` of them, along one axis.
 
     `start` is an integer or a scalar array, traced or not; `size` and `stride` are integers.
+
+    >>> jnp.arange(6)[ferrax.ds(1, 2)]
+    Array([1, 2], dtype=int32)
+    >>> ferrax.ds(1, 2)
+    Slice(start=1, size=2, stride=1)
     """
 
     start: Any

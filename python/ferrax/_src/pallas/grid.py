@@ -83,6 +83,12 @@ def num_programs(axis: int) -> Any:
     """The size of an axis of the grid: an integer, or a scalar if it is known when the kernel runs.
 
     Args and errors as `program_id`.
+
+    >>> def kernel(out):
+    ...     out[...] = pl.num_programs(0) - pl.program_id(0)
+    >>> pl.pallas_call(kernel, ferrax.ShapeDtypeStruct((3,), jnp.int32), grid=3,
+    ...                out_specs=pl.BlockSpec((None,), lambda i: i))()
+    Array([3, 2, 1], dtype=int32)
     """
     return _innermost("num_programs", axis).sizes[axis]
 

@@ -146,6 +146,13 @@ def with_scoped(*types: Any, collective_axes: Any = (), **kw_types: Any) -> Call
     """A decorator: the function gets memory of its own behind its arguments, as `run_scoped` gives.
 
     Args as `run_scoped`.
+
+    >>> @pl.with_scoped(pl.ANY((2,), jnp.float32))
+    ... def doubled(x, tmp_ref):
+    ...     tmp_ref[...] = x * 2
+    ...     return tmp_ref[...]
+    >>> doubled(jnp.arange(2.0))
+    Array([0., 2.], dtype=float32)
     """
 
     def decorate(f):
@@ -165,6 +172,9 @@ def get_global(what: Any) -> Ref:
     """Memory of this type, which nothing was written to.
 
     Args: what: memory such as `pl.ANY(shape, dtype)`.
+
+    >>> pl.get_global(pl.ANY((2,), jnp.float32))
+    Ref([nan, nan], dtype=float32)
     """
     return new_ref(no_value(*_memory(what)))
 
@@ -190,6 +200,9 @@ def empty_like(x: Any) -> Any:
     """A pytree of arrays of these types that nothing was written to.
 
     Args: x: a pytree of what has a shape and a dtype.
+
+    >>> pl.empty_like({"a": jnp.zeros(2)})
+    {'a': Array([nan, nan], dtype=float32)}
     """
     return tree_util.tree_map(
         lambda leaf: no_value(*core.abstract_type(leaf)[:2]), x, is_leaf=lambda leaf: hasattr(leaf, "shape")
@@ -200,6 +213,9 @@ def empty_ref_like(x: Any) -> Any:
     """A pytree of mutable arrays of these types that nothing was written to.
 
     Args: x: a pytree of what has a shape and a dtype.
+
+    >>> pl.empty_ref_like(jnp.zeros(2, bool))
+    Ref([False, False], dtype=bool)
     """
     return tree_util.tree_map(
         lambda leaf: new_ref(no_value(*_memory(leaf))), x, is_leaf=lambda leaf: hasattr(leaf, "shape")
@@ -226,13 +242,27 @@ def debug_check(condition: Any, message: str) -> None:
     """Checks a condition under `pl.enable_debug_checks`, as `checkify.check` does.
 
     Args: condition: a scalar bool; message: what the error says.
+
+    >>> from ferrax.experimental import checkify
+    >>> def kernel(x_ref, o_ref):
+    ...     pl.debug_check(x_ref[0] > 0, "the first is positive")
+    ...     o_ref[...] = x_ref[...]
+    >>> with pl.enable_debug_checks(True):
+    ...     error, _ = checkify.checkify(pl.pallas_call(kernel, jnp.zeros(2)))(jnp.zeros(2))
+    >>> error.get() is None
+    False
     """
     if config.pallas_enable_debug_checks.value:
         check(condition, message)
 
 
 def delay(nanos: Any) -> None:
-    """Waits on hardware whose kernels race; steps that run here wait for nobody, so nothing happens."""
+    """Waits on hardware whose kernels race; steps that run here wait for nobody, so nothing happens.
+
+    Args: nanos: how long, in nanoseconds.
+
+    >>> pl.delay(100)
+    """
 
 
 # Arithmetic.
@@ -240,6 +270,8 @@ def delay(nanos: Any) -> None:
 
 def cdiv(a: Any, b: Any) -> Any:
     """The quotient of two integers, rounded up.
+
+    Args: a, b: integers, or integer arrays. Errors: ZeroDivisionError where `b` is 0, if both are Python's.
 
     >>> pl.cdiv(7, 2), pl.cdiv(-7, 2)
     (4, -3)
@@ -281,8 +313,12 @@ def strides_from_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def multiple_of(x: Any, values: Any) -> Any:
-    """`x`, of which it is known that it is a multiple of these integers. Errors: ValueError for a known one that is
-    not.
+    """`x`, of which it is known that it is a multiple of these integers.
+
+    Args: x: an integer, traced or not; values: an integer or several. Errors: ValueError for a known one that is not.
+
+    >>> pl.multiple_of(256, 128)
+    256
     """
     values = (values,) if isinstance(values, int) else tuple(values)
     if isinstance(x, int) and any(x % value for value in values):
@@ -291,24 +327,47 @@ def multiple_of(x: Any, values: Any) -> Any:
 
 
 def max_contiguous(x: Any, values: Any) -> Any:
-    """`x`, of whose elements as many in a row are known to be consecutive. A hint."""
+    """`x`, of whose elements as many in a row are known to be consecutive. A hint.
+
+    Args: x: an integer array; values: an integer, or one for each axis.
+
+    >>> plgpu.max_contiguous(jnp.arange(4), 4)
+    Array([0, 1, 2, 3], dtype=int32)
+    """
     return x
 
 
 def reciprocal(x: Any, *, approx: bool = False, full_range: bool = True) -> Any:
-    """`1 / x`; `approx` allows a coarser result, `full_range=False` one for some `x` alone."""
+    """`1 / x`.
+
+    Args: x: an array of floats; approx: whether a coarser result will do; full_range: whether all numbers may
+    come. Both are hints: the quotient is exact to its rounding.
+
+    >>> pl.reciprocal(jnp.float32(4), approx=True)
+    Array(0.25, dtype=float32)
+    """
     return 1 / x
 
 
 def broadcast_to(a: Any, shape: tuple[int, ...]) -> Any:
-    """`jnp.broadcast_to` for kernels."""
+    """`jnp.broadcast_to` for kernels.
+
+    Args: a: an array; shape: one that it broadcasts to.
+
+    >>> pl.broadcast_to(jnp.float32(1), (2,))
+    Array([1., 1.], dtype=float32)
+    """
     return _broadcast_to(a, shape)
 
 
 def select_ref(idx: Any, *refs: Any) -> Any:
     """One of several refs by a traced number: not supported.
 
-    Errors: NotImplementedError, which says how to do it.
+    Args: idx: the number; refs: refs of one type. Errors: NotImplementedError, which says how to do it.
+
+    >>> pl.select_ref(0, ferrax.new_ref(1.0))
+    Traceback (most recent call last):
+    NotImplementedError: pl.select_ref: write through a branch for each ref...
     """
     raise NotImplementedError(
         "pl.select_ref: write through a branch for each ref, lax.switch(idx, [...]), or make one ref of "

@@ -60,6 +60,11 @@ def store(ref: Any, val: Any, *, mask: Any = None, eviction_policy: str | None =
 
     Args: ref: a ref, or `ref.at[index]`; val: an array of its shape and dtype; mask: bools, which broadcast to the
     shape; None: all; eviction_policy: a hint for other machines.
+
+    >>> ref = ferrax.new_ref(jnp.zeros(4))
+    >>> pltpu.store(ref.at[1:], jnp.ones(3), mask=jnp.array([True, False, True]))
+    >>> ref
+    Ref([0., 1., 0., 1.], dtype=float32)
     """
     before, mask = _value(ref, mask, "store")
     ref[...] = val if mask is None else where(mask, val, before)
@@ -141,6 +146,12 @@ def atomic_cas(ref: Any, cmp: Any, val: Any) -> Any:
     """Writes `val` to a ref of one element if it holds `cmp`; returns what was there before.
 
     Args: ref: a 0-d ref or view; cmp, val: scalars of its dtype.
+
+    >>> ref = ferrax.new_ref(jnp.array([3, 4]))
+    >>> plgpu.atomic_cas(ref.at[0], 3, 7)
+    Array(3, dtype=int32)
+    >>> ref
+    Ref([7, 4], dtype=int32)
     """
     old = ref[...]
     cmp, val = (

@@ -27,7 +27,12 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Blocked:
-    """A dimension of blocks of `block_size` elements, which an index map counts in whole blocks."""
+    """A dimension of blocks of `block_size` elements, which an index map counts in whole blocks; an integer
+    is the same.
+
+    >>> pl.BlockSpec((pl.Blocked(2), 128), lambda i: (i, 0)).block_shape
+    (Blocked(block_size=2), 128)
+    """
 
     block_size: int
 
@@ -35,7 +40,14 @@ class Blocked:
 @dataclasses.dataclass(frozen=True)
 class Element:
     """A dimension of `block_size` elements from the one that an index map names, in an array with
-    `padding` elements before and after, which have no value."""
+    `padding` elements before and after, which have no value.
+
+    >>> def sums(x_ref, o_ref):
+    ...     o_ref[...] = x_ref[...].sum(keepdims=True)
+    >>> pl.pallas_call(sums, jnp.zeros(4), grid=4, out_specs=pl.BlockSpec((1,), lambda i: i),
+    ...                in_specs=[pl.BlockSpec((pl.Element(3),), lambda i: i)])(jnp.arange(6.0))
+    Array([ 3.,  6.,  9., 12.], dtype=float32)
+    """
 
     block_size: int
     padding: tuple[int, int] = (0, 0)
@@ -44,21 +56,35 @@ class Element:
 @dataclasses.dataclass(frozen=True)
 class BoundedSlice:
     """A dimension of at most `block_size` elements: an index map gives `pl.ds(start, size)`. The
-    kernel gets `block_size` elements from `start`."""
+    kernel gets `block_size` elements from `start`.
+
+    >>> pl.BlockSpec((pl.BoundedSlice(4),), lambda i: (pl.ds(3 * i, 4),)).block_shape
+    (BoundedSlice(block_size=4),)
+    """
 
     block_size: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Indirect:
-    """A dimension of `block_size` elements, whose places an index map gives one by one."""
+    """A dimension of `block_size` elements, whose places an index map gives one by one: not supported.
+
+    `pallas_call` raises NotImplementedError for it. A kernel may index the whole array instead, `x_ref[places]`.
+
+    >>> pl.Indirect(8)
+    Indirect(block_size=8)
+    """
 
     block_size: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Squeezed:
-    """A dimension of one element that the kernel does not see; `None` is the same."""
+    """A dimension of one element that the kernel does not see; `None` is the same.
+
+    >>> pl.BlockSpec((pl.squeezed, 128), lambda i: (i, 0)).block_shape
+    (Squeezed(), 128)
+    """
 
 
 squeezed = Squeezed()
@@ -66,7 +92,11 @@ BlockDim = Blocked | Element | BoundedSlice | Indirect | Squeezed
 
 
 class RevisitMode(enum.Enum):
-    """When a block that is used again need not be fetched again. A hint, which nothing depends on."""
+    """When a block that is used again need not be fetched again. A hint, which nothing depends on.
+
+    >>> pl.RevisitMode("any")
+    <RevisitMode.ANY: 'any'>
+    """
 
     IMMEDIATE = "immediate"
     ANY = "any"
@@ -74,7 +104,11 @@ class RevisitMode(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Buffered:
-    """How many copies of a block are in flight. A hint, which nothing depends on."""
+    """How many copies of a block are in flight. A hint, which nothing depends on.
+
+    >>> pl.BlockSpec((8,), lambda i: i, pipeline_mode=pl.Buffered(2)).pipeline_mode.buffer_count
+    2
+    """
 
     buffer_count: int
     use_lookahead: bool = False
@@ -85,7 +119,11 @@ class Buffered:
 
 
 class SemaphoreDtype:
-    """The dtype of semaphores: counters, held as int32."""
+    """The dtype of semaphores: counters, held as int32.
+
+    >>> pl.semaphore
+    semaphore
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -101,7 +139,12 @@ barrier_semaphore = SemaphoreDtype("barrier_semaphore")
 
 @dataclasses.dataclass(frozen=True)
 class MemoryRef:
-    """Memory of a type: what `scratch_shapes` and `run_scoped` take."""
+    """Memory of a type: what `scratch_shapes` and `run_scoped` take.
+
+    >>> memory = pl.ANY((8, 128), jnp.float32)
+    >>> isinstance(memory, pl.MemoryRef), memory.shape, memory.dtype
+    (True, (8, 128), dtype('float32'))
+    """
 
     inner_aval: Any
     memory_space: Any
@@ -139,12 +182,26 @@ def memory(shape: Sequence[int], dtype: Any, space: Any) -> MemoryRef:
     return MemoryRef(core.ShapedArray(*core.abstract_type(core.ShapeDtypeStruct(shape, dtype))[:2]), space)
 
 
+def help_of_space(name: str) -> str:
+    """The docstring of a memory space by its name."""
+    return f"""`{name}(shape, dtype)`: memory of these sizes and this dtype, for `scratch_shapes` and `run_scoped`.
+
+    As `memory_space` of a `BlockSpec` it is a hint: there is one memory here.
+
+    >>> {name}((8, 128), jnp.float32).shape
+    (8, 128)
+    """
+
+
 class MemorySpace(enum.Enum):
     """Where memory is. There is one memory here: the names are for other machines' programs.
 
     >>> pl.ANY((8, 128), jnp.float32)
     MemoryRef(inner_aval=ShapedArray(float32[8,128]), memory_space=<MemorySpace.ANY: 'any'>)
     """
+
+    def __init__(self, value: str) -> None:
+        self.__doc__ = help_of_space(f"pl.MemorySpace.{self.name}")
 
     ANY = "any"
     DEFAULT = "default"
@@ -166,19 +223,31 @@ HOST = MemorySpace.HOST
 
 
 class DeviceIdType(enum.Enum):
-    """How the device of a remote copy is named."""
+    """How the device of a remote copy is named. A kernel runs on one device, so nothing depends on it.
+
+    >>> pl.DeviceIdType("mesh")
+    <DeviceIdType.MESH: 'mesh'>
+    """
 
     MESH = "mesh"
     LOGICAL = "logical"
 
 
 class CompilerParams:
-    """What classes of parameters for compilers have in common. They are kept and change nothing."""
+    """What classes of parameters for compilers have in common. They are kept and change nothing.
+
+    >>> isinstance(pltpu.CompilerParams(), pl.CompilerParams)
+    True
+    """
 
 
 @dataclasses.dataclass(frozen=True)
 class CostEstimate:
-    """What a kernel costs: operations, transcendental functions, bytes read and written."""
+    """What a kernel costs: operations, transcendental functions, bytes read and written. Kept with the equation.
+
+    >>> pl.CostEstimate(flops=2, transcendentals=0, bytes_accessed=12).to_json()
+    b'{"flops": 2, "transcendentals": 0, "bytes_accessed": 12, "remote_bytes_transferred": 0}'
+    """
 
     flops: int
     transcendentals: int
@@ -194,6 +263,12 @@ class CostEstimate:
 
 
 class NoBlockSpec:
+    """The class of `no_block_spec`, which says that nothing was given: the kernel sees whole arrays.
+
+    >>> pl.GridSpec(grid=(2,)).in_specs is pl.no_block_spec
+    True
+    """
+
     def __repr__(self) -> str:
         return "NoBlockSpec"
 
@@ -234,6 +309,10 @@ class GridSpec:
     """The grid, the blocks and the scratch memory of a kernel: what `pallas_call` takes one by one.
 
     Attributes: grid, grid_names, in_specs, out_specs, scratch_shapes.
+
+    >>> spec = pl.GridSpec(grid=(("rows", 4), 2))
+    >>> spec.grid, spec.grid_names
+    ((4, 2), ('rows', None))
     """
 
     grid: tuple
@@ -263,7 +342,17 @@ class GridSpec:
 
 
 class PrefetchScalarGridSpec(GridSpec):
-    """A grid whose index maps also get the first `num_scalar_prefetch` arguments, as refs."""
+    """A grid whose index maps also get the first `num_scalar_prefetch` arguments, as refs.
+
+    The kernel gets these before its inputs; they have no `BlockSpec`.
+
+    >>> spec = pltpu.PrefetchScalarGridSpec(
+    ...     num_scalar_prefetch=1, grid=(3,), in_specs=[pl.BlockSpec((None,), lambda i, order: order[i])],
+    ...     out_specs=pl.BlockSpec((None,), lambda i, order: i))
+    >>> take = pl.pallas_call(lambda order, x, o: o.set(x[...]), jnp.zeros(3, int), grid_spec=spec)
+    >>> take(jnp.array([2, 0, 2]), jnp.arange(3) * 10)
+    Array([20,  0, 20], dtype=int32)
+    """
 
     _prefetched: int
 

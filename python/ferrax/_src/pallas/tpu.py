@@ -32,6 +32,7 @@ from ferrax._src.pallas.specs import (
     SemaphoreDtype,
     barrier_semaphore,
     dma_semaphore,
+    help_of_space,
     memory,
     semaphore,
 )
@@ -49,6 +50,9 @@ class MemorySpace(enum.Enum):
     >>> pltpu.VMEM((8, 128), jnp.float32)
     MemoryRef(inner_aval=ShapedArray(float32[8,128]), memory_space=VMEM)
     """
+
+    def __init__(self, value: str) -> None:
+        self.__doc__ = help_of_space(f"pltpu.{self.name}")
 
     VMEM = "vmem"
     VMEM_SHARED = "vmem_shared"
@@ -73,7 +77,11 @@ class MemorySpace(enum.Enum):
 
 
 class SemaphoreType(enum.Enum):
-    """Semaphores as scratch memory: one, or of a shape when called with it."""
+    """Semaphores as scratch memory: one, or of a shape when called with it.
+
+    >>> pltpu.SemaphoreType.DMA((2,)).shape
+    (2,)
+    """
 
     REGULAR = "regular"
     DMA = "dma"
@@ -99,7 +107,11 @@ _SEMAPHORES = {"regular": semaphore, "dma": dma_semaphore, "barrier": barrier_se
 
 
 class GridDimensionSemantics(enum.Enum):
-    """How an axis of a grid may be run. A hint: steps run in parallel where that gives what their order does."""
+    """How an axis of a grid may be run. A hint: steps run in parallel where that gives what their order does.
+
+    >>> pltpu.CompilerParams(dimension_semantics=(pltpu.PARALLEL, pltpu.ARBITRARY)).dimension_semantics[0]
+    <GridDimensionSemantics.PARALLEL: 'parallel'>
+    """
 
     PARALLEL = "parallel"
     CORE_PARALLEL = "core_parallel"
@@ -108,7 +120,11 @@ class GridDimensionSemantics(enum.Enum):
 
 
 class SideEffectType(enum.Enum):
-    """Whether a kernel does more than to give values."""
+    """Whether a kernel does more than to give values. Kept: what a kernel does is seen in its program.
+
+    >>> pltpu.SideEffectType("pure")
+    <SideEffectType.PURE: 'pure'>
+    """
 
     PURE = "pure"
     DATAFLOW_SIDE_EFFECTING = "dataflow_side_effecting"
@@ -116,7 +132,11 @@ class SideEffectType(enum.Enum):
 
 
 class CoreType(enum.Enum):
-    """The cores of a TPU."""
+    """The cores of a TPU.
+
+    >>> pltpu.CoreType("tc")
+    <CoreType.TC: 'tc'>
+    """
 
     TC = "tc"
     SC_SCALAR_SUBCORE = "sc_scalar_subcore"
@@ -124,7 +144,11 @@ class CoreType(enum.Enum):
 
 
 class Tiling(enum.Enum):
-    """How arrays lie in a TPU's memory."""
+    """How arrays lie in a TPU's memory.
+
+    >>> pltpu.Tiling(1)
+    <Tiling.COMPACT: 1>
+    """
 
     COMPACT = 1
     SPARSE_CORE = 2
@@ -132,7 +156,11 @@ class Tiling(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class CompilerParams(BaseParams):
-    """Parameters of the TPU's compiler, which are kept with the equation."""
+    """Parameters of the TPU's compiler, which are kept with the equation.
+
+    >>> pltpu.CompilerParams(vmem_limit_bytes=1 << 20).vmem_limit_bytes
+    1048576
+    """
 
     dimension_semantics: Sequence[Any] | None = None
     allow_input_fusion: Sequence[bool] | None = None
@@ -164,6 +192,10 @@ class InterpretParams:
 
     Errors: ValueError for `detect_races`, `num_cores_or_threads` above 1, `skip_floating_point_ops` and
     `grid_point_recorder`: kernels are compiled here, and their steps have one order.
+
+    >>> zero = pltpu.InterpretParams(uninitialized_memory="zero")
+    >>> pl.pallas_call(lambda o_ref: None, jnp.zeros(2), interpret=zero)()
+    Array([0., 0.], dtype=float32)
     """
 
     detect_races: bool = False
@@ -206,20 +238,36 @@ def force_tpu_interpret_mode(params: InterpretParams | None = None) -> Iterator[
     """A context for programs that run their TPU kernels elsewhere: kernels run here in any case.
 
     Args: params: as `interpret=` of `pallas_call`.
+
+    >>> with pltpu.force_tpu_interpret_mode():
+    ...     pl.pallas_call(lambda x_ref, o_ref: o_ref.set(x_ref[...]), jnp.zeros(2))(jnp.ones(2))
+    Array([1., 1.], dtype=float32)
     """
     yield
 
 
 def set_tpu_interpret_mode(params: InterpretParams | None = None) -> None:
-    """For programs that run their TPU kernels elsewhere: kernels run here in any case."""
+    """For programs that run their TPU kernels elsewhere: kernels run here in any case.
+
+    Args: params: as `interpret=` of `pallas_call`.
+
+    >>> pltpu.set_tpu_interpret_mode()
+    """
 
 
 def reset_tpu_interpret_mode_state() -> None:
-    """For programs that run their TPU kernels elsewhere: there is no state of an interpreter here."""
+    """For programs that run their TPU kernels elsewhere: there is no state of an interpreter here.
+
+    >>> pltpu.reset_tpu_interpret_mode_state()
+    """
 
 
 def is_tpu_device() -> bool:
-    """False: there is no TPU."""
+    """False: there is no TPU.
+
+    >>> pltpu.is_tpu_device()
+    False
+    """
     return False
 
 
@@ -228,7 +276,14 @@ def _only_tpu(name: str, instead: str) -> Callable[..., NoReturn]:
         raise NotImplementedError(f"pltpu.{name} is of a TPU alone. {instead}{at_user_line()}")
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Of a TPU alone. Errors: NotImplementedError, which says what to do: {instead}"
+    function.__doc__ = f"""Of a TPU alone.
+
+    Args: args, kwargs: any. Errors: NotImplementedError, which says what to do: {instead}
+
+    >>> pltpu.{name}()
+    Traceback (most recent call last):
+    NotImplementedError: pltpu.{name} is of a TPU alone...
+    """
     return function
 
 
@@ -290,6 +345,11 @@ def pack_elementwise(xs: Sequence[Any], *, packed_dtype: Any) -> Any:
     """Elements of several arrays, rounded to a narrower dtype, side by side in 32 bits: those of the first lowest.
 
     Args: xs: arrays of one shape, of float32 or int32; packed_dtype: a dtype of 32 / len(xs) bits.
+
+    Errors: ValueError for another number of arrays.
+
+    >>> pltpu.pack_elementwise([jnp.array([1]), jnp.array([2])], packed_dtype=jnp.int16)
+    Array([131073], dtype=uint32)
     """
     packed = dtypes.canonicalize_dtype(packed_dtype)
     bits = packed.itemsize * 8
@@ -307,6 +367,10 @@ def unpack_elementwise(x: Any, *, index: int, packed_dtype: Any, unpacked_dtype:
     """What `pack_elementwise` was given at a place, as far as the narrower dtype holds it.
 
     Args: x: an array of 32 bits; index: the place; packed_dtype, unpacked_dtype: the narrow and the wide dtype.
+
+    >>> packed = pltpu.pack_elementwise([jnp.array([1]), jnp.array([2])], packed_dtype=jnp.int16)
+    >>> pltpu.unpack_elementwise(packed, index=1, packed_dtype=jnp.int16, unpacked_dtype=jnp.int32)
+    Array([2], dtype=int32)
     """
     packed = dtypes.canonicalize_dtype(packed_dtype)
     bits = packed.itemsize * 8
@@ -321,6 +385,11 @@ def stochastic_round(x: Any, random_bits: Any, *, target_dtype: Any) -> Any:
     Args: x: a float32 array; random_bits: uint32 of its shape, of which the low 16 bits count; target_dtype: bfloat16.
 
     Errors: NotImplementedError for other dtypes.
+
+    >>> bits = ferrax.random.bits(ferrax.random.key(0), (1000,))
+    >>> rounded = pltpu.stochastic_round(jnp.full(1000, 1.001), bits, target_dtype=jnp.bfloat16)
+    >>> jnp.unique(rounded), abs(rounded.astype(float).mean() - 1.001) < 1e-3
+    (Array([1, 1.00781], dtype=bfloat16), Array(True, dtype=bool))
     """
     if dtypes.canonicalize_dtype(target_dtype) != dtypes.bfloat16 or x.dtype != np.float32:
         raise NotImplementedError(
@@ -333,20 +402,43 @@ def stochastic_round(x: Any, random_bits: Any, *, target_dtype: Any) -> Any:
 
 
 def to_pallas_key(key: Any) -> Any:
-    """A random key for kernels: the key itself."""
+    """A random key for kernels: the key itself.
+
+    Args: key: a key.
+
+    >>> key = ferrax.random.key(0)
+    >>> pltpu.to_pallas_key(key) is key
+    True
+    """
     return key
 
 
 def touch(ref: Any) -> None:
-    """Says that a ref is used: nothing is left out here that a kernel does."""
+    """Says that a ref is used: nothing is left out here that a kernel does.
+
+    Args: ref: a ref.
+
+    >>> pltpu.touch(ferrax.new_ref(1.0))
+    """
 
 
 def trace_value(label: str, value: Any) -> None:
-    """Marks a value in a profile of a TPU: nothing happens here."""
+    """Marks a value in a profile of a TPU: nothing happens here.
+
+    Args: label: a name; value: a scalar.
+
+    >>> pltpu.trace_value("step", 3)
+    """
 
 
 def with_memory_space_constraint(x: Any, memory_space: Any) -> Any:
-    """`x`: there is one memory."""
+    """`x`: there is one memory.
+
+    Args: x: an array; memory_space: any.
+
+    >>> pltpu.with_memory_space_constraint(jnp.arange(2), pltpu.VMEM)
+    Array([0, 1], dtype=int32)
+    """
     return x
 
 
@@ -364,9 +456,20 @@ def emit_pipeline(
       body: a function of a ref for each block, and of `scratches`; it returns None.
       grid: the sizes, integers or traced.
       in_specs, out_specs: a `BlockSpec` for each ref that is read, and for each that is written.
-      the others: hints for TPUs; `core_axis`, `core_axis_name`: None, steps are of one core.
+      tiling, dimension_semantics, trace_scopes, no_pipelining: hints for TPUs.
+      core_axis, core_axis_name: None, steps are of one core.
 
     Returns: `pipeline(*refs, scratches=())`.
+
+    Errors: NotImplementedError for a `core_axis`.
+
+    >>> x, o = ferrax.new_ref(jnp.arange(4.0)), ferrax.new_ref(jnp.zeros(4))
+    >>> block = pl.BlockSpec((2,), lambda i: i)
+    >>> double = pltpu.emit_pipeline(
+    ...     lambda x_ref, o_ref: o_ref.set(x_ref[...] * 2), grid=(2,), in_specs=[block], out_specs=[block])
+    >>> double(x, o)
+    >>> o
+    Ref([0., 2., 4., 6.], dtype=float32)
     """
     if core_axis is not None or core_axis_name is not None:
         raise NotImplementedError("emit_pipeline: steps are of one core, got core_axis")
@@ -425,6 +528,11 @@ def sample_block(
       kwargs: for the sampler.
 
     Errors: ValueError where a block is no multiple of the tile.
+
+    >>> sample = lambda size, index: pltpu.sample_block(
+    ...     ferrax.random.uniform, ferrax.random.key(0), size, (1, 2), (4, 8), index)
+    >>> bool((sample((4, 8), (0, 0))[2:, 4:] == sample((2, 4), (1, 1))).all())
+    True
     """
     if len(block_size) != len(tile_size) or any(size % tile for size, tile in zip(block_size, tile_size)):
         raise ValueError(f"sample_block: blocks of {block_size} are no multiple of tiles of {tile_size}")

@@ -14,7 +14,11 @@ from ferrax._src.state import at_user_line
 
 @dataclasses.dataclass(frozen=True)
 class CompilerParams(BaseParams):
-    """Parameters of Triton's compiler, which are kept with the equation."""
+    """Parameters of Triton's compiler, which are kept with the equation.
+
+    >>> plgpu.CompilerParams(num_warps=4)
+    CompilerParams(num_warps=4, num_stages=None)
+    """
 
     num_warps: int | None = None
     num_stages: int | None = None
@@ -24,12 +28,18 @@ def approx_tanh(x: Any) -> Any:
     """`tanh`, of which hardware may have a coarser one.
 
     Args: x: an array of floats.
+
+    >>> plgpu.approx_tanh(jnp.float32(0))
+    Array(0., dtype=float32)
     """
     return tanh(x)
 
 
 def debug_barrier() -> None:
-    """Waits for the other threads of a block: a step has one."""
+    """Waits for the other threads of a block: a step has one.
+
+    >>> plgpu.debug_barrier()
+    """
 
 
 def dot(
@@ -41,6 +51,9 @@ def dot(
     for `jnp.dot`.
 
     Errors: ValueError for what are no matrices, and for both of the last two.
+
+    >>> plgpu.dot(jnp.ones((2, 3)), jnp.ones((4, 3)), trans_b=True).shape
+    (2, 4)
     """
     if a.ndim != 2 or b.ndim != 2:
         raise ValueError(f"`a` and `b` must be 2D arrays, got shapes {a.shape} and {b.shape}.{at_user_line()}")
@@ -58,7 +71,11 @@ def elementwise_inline_asm(
 ) -> NoReturn:
     """Instructions of a GPU: not supported.
 
-    Errors: NotImplementedError.
+    Args: asm, args, constraints, pack, result_shape_dtypes: any. Errors: NotImplementedError.
+
+    >>> plgpu.elementwise_inline_asm("tanh", args=[], constraints="", pack=1, result_shape_dtypes=[])
+    Traceback (most recent call last):
+    NotImplementedError: elementwise_inline_asm: kernels are compiled for any machine...
     """
     raise NotImplementedError(
         f"elementwise_inline_asm: kernels are compiled for any machine, {asm!r} is of one. Use jnp's functions."
