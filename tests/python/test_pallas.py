@@ -550,6 +550,10 @@ ERRORS = {
         ),
         "captures constants", ValueError,
     ),
+    "captures an array as it is": (
+        lambda s: call(s, lambda x, o, c=OUTSIDE[s.name]: o.__setitem__(..., c), ((4,), FLOAT))(floats(s, 4)),
+        "captures constants", ValueError,
+    ),
     "captures a tracer": (
         lambda s: s.jax.jit(
             lambda t: call(s, lambda x, o: o.__setitem__(..., x[...] + t), ((4,), FLOAT))(floats(s, 4))

@@ -255,12 +255,19 @@ def without_captured(program, captured, function, message):
 
     Errors: ValueError if the function closes over traced values or arrays.
     """
-    own = set(map(id, _reachable(function)))
-    outside = [x for x in captured if isinstance(x, core.Tracer) or id(x) in own]
+    own = {_memory(x) for x in _reachable(function) if isinstance(x, core.Array)}
+    outside = [x for x in captured if isinstance(x, core.Tracer) or _memory(x) in own]
     if outside:
         types = [core.typeof(x).str_short(short_dtypes=True) for x in outside]
         raise ValueError(f"{message} [{', '.join(types)}].{at_user_line()}")
     return program.bind_constants(captured) if captured else program
+
+
+def _memory(array):
+    """Where an array is: that of another with the same elements in the same memory. None for a tracer."""
+    if isinstance(array, core.Tracer):
+        return None
+    return array.unsafe_buffer_pointer() if len(array.devices()) == 1 else id(array)
 
 
 def _reachable(function):
