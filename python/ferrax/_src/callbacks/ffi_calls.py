@@ -171,8 +171,8 @@ def _types(*avals, result_avals, has_side_effect, **params):
 
 def _refuse(*args, **params):
     raise ValueError(
-        f"The FFI call to `{params.get('target_name', '')}` cannot be differentiated. Give the function around it a rule, "
-        "with `jax.custom_jvp` or `jax.custom_vjp`."
+        f"The FFI call to `{params.get('target_name', '')}` cannot be differentiated: nothing is known of the handler. "
+        "Give the function around it a rule, with jax.custom_jvp or jax.custom_vjp."
     )
 
 
@@ -189,7 +189,7 @@ def _run(*args, target_name, result_avals, input_layouts, output_layouts, input_
     ]
     native = [(name, _native(name, value)) for name, value in attributes]
     found = _core.ffi_call(
-        tuple(given), target_name, [core.ShapedArray(*ty[:2]) for ty in types], native, list(input_output_aliases),
+        tuple(given), target_name, types, native, list(input_output_aliases),
         has_side_effect,
     )  # fmt: skip
     return [
@@ -255,8 +255,8 @@ def _batched(axis, args, dims, *, vmap_method, result_avals, input_layouts, outp
         )
         return outs, [0] * len(outs)
     raise NotImplementedError(
-        f"ffi_call of {params['target_name']} under vmap: {vmap_method=} does not say how the handler is called for a "
-        "batch. Pass vmap_method='sequential' for a call for each element, 'expand_dims' or 'broadcast_all' for one call "
+        f"ffi_call of {params['target_name']} under vmap: {vmap_method=} does not say how the handler is called for "
+        "a batch. Pass vmap_method='sequential' for a call for each element, 'expand_dims' or 'broadcast_all' for one call "
         "with a leading axis."
     )
 
@@ -308,8 +308,8 @@ def ffi_call(
     check_vmap_method(vmap_method)
     if custom_call_api_version != 4:
         raise NotImplementedError(
-            f"ffi_call: handlers take call frames (custom_call_api_version=4), got {custom_call_api_version}. Build the "
-            "library with the handler macros of xla/ffi/api/ffi.h."
+            f"ffi_call: handlers take call frames (custom_call_api_version=4), got {custom_call_api_version}. Build "
+            "the library with the handler macros of xla/ffi/api/ffi.h."
         )
     if legacy_backend_config is not None:
         raise ValueError(
@@ -321,8 +321,8 @@ def ffi_call(
     for number, result in enumerate(results):
         if not (hasattr(result, "shape") and hasattr(result, "dtype")):
             raise ValueError(
-                "All elements of result_shape_dtypes have a shape and a dtype, as jax.ShapeDtypeStruct has; at position "
-                f"{number} there is {result!r}"
+                "All elements of result_shape_dtypes have a shape and a dtype, as jax.ShapeDtypeStruct has; at "
+                f"position {number} there is {result!r}"
             )
     result_avals = tuple(core.ShapedArray(tuple(x.shape), _dtype(x.dtype)) for x in results)
     given_layouts = [output_layouts] if not several and output_layouts is not None else output_layouts
@@ -364,8 +364,8 @@ def _aliases(given, arrays, results):
         ours, theirs = core.typeof(arrays[source]), results[target]
         if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
             raise ValueError(
-                f"input_output_aliases contains the mapping '{source}:{target}' referring to an input with abstract value "
-                f"{ours.str_short()} and to an output with another, {theirs.str_short()}: one memory has one type"
+                f"input_output_aliases contains the mapping '{source}:{target}' referring to an input with abstract "
+                f"value {ours.str_short()} and to an output with another, {theirs.str_short()}: one memory has one type"
             )
         pairs.append((source, target))
     return tuple(pairs)

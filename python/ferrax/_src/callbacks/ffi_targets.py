@@ -20,15 +20,14 @@ _STAGES = ("instantiate", "prepare", "initialize", "execute")
 # Capsules and functions whose addresses are in use.
 _kept: list[Any] = []
 
-_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_get_pointer.restype = ctypes.c_void_p
-_get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-_get_name = ctypes.pythonapi.PyCapsule_GetName
-_get_name.restype = ctypes.c_char_p
-_get_name.argtypes = [ctypes.py_object]
-_new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.restype = ctypes.py_object
-_new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+# Prototypes of our own: those of `ctypes.pythonapi` are everybody's.
+_get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+_get_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
+_new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+    ("PyCapsule_New", ctypes.pythonapi)
+)
 
 
 def pycapsule(funcptr: Any) -> Any:
@@ -162,7 +161,7 @@ def include_dir() -> str:
         if (folder / "xla" / "ffi" / "api" / "ffi.h").exists():
             return str(folder)
     raise FileNotFoundError(
-        "the headers that handlers in C++ are built with come with jaxlib, which is not installed: pip install jaxlib. A "
-        "handler in C or in another language needs no header: see the layout in the documentation of foreign functions"
+        "the headers that handlers in C++ are built with come with jaxlib, which is not installed: pip install jaxlib. "
+        "Handlers in C have a header here: pathlib.Path(ferrax.__file__).parent / 'include' / 'ferrax_ffi.h'"
     )
 

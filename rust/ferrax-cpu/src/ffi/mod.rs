@@ -22,7 +22,7 @@ mod frame;
 mod registry;
 mod table;
 
-pub use call::{Attribute, FfiCall};
 pub(crate) use call::kernel;
-pub(crate) use registry::{Held, hold};
+pub use call::{Attribute, FfiCall};
 pub use registry::{Handlers, is_registered, register, register_type};
+pub(crate) use registry::{Held, hold};

@@ -41,9 +41,8 @@ struct Registry {
     last: i64,
 }
 
-static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(|| {
-    Mutex::new(Registry { last: 1 << 20, ..Registry::default() })
-});
+static REGISTRY: LazyLock<Mutex<Registry>> =
+    LazyLock::new(|| Mutex::new(Registry { last: 1 << 20, ..Registry::default() }));
 
 fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
@@ -101,18 +100,11 @@ pub unsafe fn register(name: &str, platform: &str, addresses: [usize; 4]) -> Res
 
 /// Asks a handler which version it was built for.
 fn check(name: &str, handler: Handler, stage: Stage) -> Result<()> {
-    let version = abi::Version {
-        size: size_of::<abi::Version>(),
-        extension: std::ptr::null_mut(),
-        major: 0,
-        minor: 0,
-    };
+    let version =
+        abi::Version { size: size_of::<abi::Version>(), extension: std::ptr::null_mut(), major: 0, minor: 0 };
     let mut metadata = Metadata { size: size_of::<Metadata>(), version, traits: 0, state_type: 0 };
-    let base = abi::Extension {
-        size: size_of::<MetadataExtension>(),
-        kind: METADATA,
-        next: std::ptr::null_mut(),
-    };
+    let base =
+        abi::Extension { size: size_of::<MetadataExtension>(), kind: METADATA, next: std::ptr::null_mut() };
     let mut extension = MetadataExtension { base, metadata: &raw mut metadata };
     let mut frame = empty_frame(stage);
     frame.extension = (&raw mut extension).cast();
