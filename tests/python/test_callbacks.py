@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import io
+import os
 
 import jax
 import numpy as np
@@ -675,18 +676,54 @@ def session(S, commands, function, *args, **options):
     return out.getvalue()
 
 
-@SIDES
-def test_breakpoint_shows_values(S):
-    def f(x, n, **options):
-        y = x + n
-        # This function's frame and those of `session` and of the test: those of pytest hold anything.
-        S.jax.debug.breakpoint(num_frames=3, **options)
-        return y * 2
+COMMANDS = ["p y", "x", "n + 1", "missing", "pp [n]", "", "l", "u", "p 1 +", "d", "u", "u", "u", "d", "cont"]
 
-    text = session(S, ["p y", "x", "n + 1", "missing", "u", "d", "bt", "c"], f, S.jnp.arange(2.0), 3)
-    assert "Entering jdb:" in text
-    for part in ("[3., 4.]", "[0., 1.]", "NameError", "test_callbacks.py"):
-        assert part in text, text
+
+def test_breakpoint_answers_as_jax_does():
+    def texts(S):
+        def f(x, n, **options):
+            y = x + n
+            # This function's frame and that of `session`'s lambda: those of JAX differ above.
+            S.jax.debug.breakpoint(num_frames=2, **options)
+            return y * 2
+
+        return session(S, COMMANDS, f, S.jnp.arange(2.0), 3)
+
+    ours = texts(FERRAX)
+    assert ours == texts(JAX)
+    assert "->              S.jax.debug.breakpoint(" in ours and "At topmost frame." in ours
+
+
+def test_breakpoint_shows_frames_and_traced_leaves_of_trees():
+    def f(x, **options):
+        pair = {"a": [x, "text"], "f": len}  # noqa: F841  shown at the prompt
+        ferrax.debug.breakpoint(**options)
+
+    text = session(FERRAX, ["bt", "p pair", "c"], f, 2.0)
+    assert f'File "{__file__}"' in text and "in f\n    ferrax.debug.breakpoint(**options)" in text
+    assert "{'a': [Array(2., dtype=float32), 'text'], 'f': <built-in function len>}" in text
+
+
+@pytest.mark.parametrize("make", ["text", "pipe"])
+def test_breakpoint_reads_standard_input_whatever_it_is(monkeypatch, capsys, make):
+    commands = "p x\nc\np x + 1\nc\n"
+    if make == "text":
+        monkeypatch.setattr("sys.stdin", io.StringIO(commands))
+    else:
+        read, write = os.pipe()
+        with os.fdopen(write, "w") as file:
+            file.write(commands)
+        monkeypatch.setattr("sys.stdin", os.fdopen(read))
+
+    @ferrax.jit
+    def f(x):
+        ferrax.debug.breakpoint(ordered=True)
+        ferrax.debug.breakpoint(ordered=True)
+        return x
+
+    f(1.0)
+    one, two = (f"Entering jdb:\n(jdb) Array({x}., dtype=float32)\n(jdb) " for x in (1, 2))
+    assert capsys.readouterr().out == one + two
 
 
 def test_breakpoint_gives_its_token_back():
@@ -698,23 +735,27 @@ def test_breakpoint_gives_its_token_back():
         ferrax.debug.breakpoint(token=1.0, ordered=True)
 
 
-def test_breakpoint_quits():
+@pytest.mark.parametrize("commands, status", [(["q"], 0), (["p x"], "input ended")])
+def test_breakpoint_ends_the_program(commands, status):
     def f(x, **options):
         ferrax.debug.breakpoint(**options)
 
-    with pytest.raises(KeyboardInterrupt):
-        session(FERRAX, ["q"], f, 1.0)
+    with pytest.raises(SystemExit) as ended:
+        session(FERRAX, commands, f, 1.0)
+    assert ended.value.code == status or status in ended.value.code
 
 
-def test_breakpoint_without_a_terminal(monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.StringIO(""))
-
+def test_breakpoint_without_standard_input(monkeypatch):
     @ferrax.jit
     def f(x):
         ferrax.debug.breakpoint()
         return x
 
-    with pytest.raises(ferrax.errors.JaxRuntimeError, match="needs a terminal"):
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    with pytest.raises(SystemExit, match="input ended"):
+        f(1.0)
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(ferrax.errors.JaxRuntimeError, match="no standard input"):
         f(1.0)
 
 

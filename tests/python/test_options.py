@@ -185,7 +185,10 @@ def test_logging_flags_set_loggers(caplog):
     assert not module.isEnabledFor(logging.WARNING)
     config.update("jax_debug_log_modules", "ferrax._src.transforms.stats")
     assert module.isEnabledFor(logging.DEBUG) and not package.isEnabledFor(logging.DEBUG)
+    config.update("jax_debug_log_modules", "jax")
+    assert package.isEnabledFor(logging.DEBUG)
     config.update("jax_debug_log_modules", "")
+    assert not package.isEnabledFor(logging.DEBUG)
     config.update("jax_logging_level", "NOTSET")
     assert not module.isEnabledFor(logging.DEBUG)
     with pytest.raises(ValueError, match="modules of ferrax"):

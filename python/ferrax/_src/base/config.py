@@ -205,7 +205,7 @@ _FLAGS = (
     ("jax_cuda_visible_devices", parse_string, "all", _OF_JAX),
     ("jax_rocm_visible_devices", parse_string, "all", _OF_JAX),
     ("jax_debug_log_modules", parse_modules, "", "Comma-separated modules of this package whose "
-     "loggers show everything."),
+     "loggers show everything; 'jax' names all."),
     ("jax_disable_most_optimizations", parse_bool, False, _OF_JAX),
     ("jax_dump_ir_to", parse_string, "", _OF_JAX),
     ("jax_exec_time_optimization_effort", parse_float, 0.0, _OF_JAX),

@@ -100,9 +100,10 @@ def parse_device(name, value):
 
 
 def parse_modules(name, value):
-    """Comma-separated names of this package's modules."""
+    """Comma-separated names of this package's modules; "jax" is all of them."""
     text = parse_string(name, value) or ""
-    foreign = [module for module in text.split(",") if module.partition(".")[0] not in ("", "ferrax")]
+    own = ("", "ferrax")
+    foreign = [module for module in text.split(",") if module != "jax" and module.partition(".")[0] not in own]
     if foreign:
         raise ValueError(f"{name} must name modules of ferrax such as 'ferrax', got {foreign}.")
     return text

@@ -22,7 +22,8 @@ def _on_flag(name, value, process_wide) -> None:
     elif name == "jax_debug_log_modules":
         for module in _verbose:
             logging.getLogger(module).setLevel(logging.NOTSET)
-        _verbose[:] = filter(None, value.split(","))
+        named = filter(None, value.split(","))
+        _verbose[:] = ["ferrax" if module == "jax" else module for module in named]
         for module in _verbose:
             logging.getLogger(module).setLevel(logging.DEBUG)
             _show(logging.getLogger(module))

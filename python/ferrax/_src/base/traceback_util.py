@@ -35,7 +35,7 @@ _SITE_PACKAGES = ("site-packages" + os.sep, "dist-packages" + os.sep)
 _NUMPY = os.path.dirname(np.__file__) + os.sep
 
 _NOTE = (
-    "Frames of ferrax are left out of this traceback; JAX_TRACEBACK_FILTERING=off keeps them, and so does "
+    "For simplicity, frames of ferrax are left out here; JAX_TRACEBACK_FILTERING=off keeps them, and so does "
     'ferrax.config.update("jax_traceback_filtering", "off").'
 )
 # IPython hides frames since this version.
@@ -60,7 +60,7 @@ class SimplifiedTraceback(Exception):  # noqa: N818  JAX's name
 
     Example:
         >>> print(str(ferrax.errors.SimplifiedTraceback())[:44])
-        Frames of ferrax are left out of this traceb
+        For simplicity, frames of ferrax are left ou
     """
 
     def __str__(self) -> str:

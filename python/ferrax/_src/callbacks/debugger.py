@@ -7,10 +7,10 @@ are operands of a callback, so the prompt shows the values that they have when t
 from __future__ import annotations
 
 import dataclasses
-import linecache
+import inspect
 import sys
 import threading
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from ferrax._src import core
@@ -24,21 +24,44 @@ from ferrax._src.tree import tree_util
 class Frame:
     """One Python frame of the user's, with its variables."""
 
-    filename: str
+    code: CodeType
     lineno: int
-    function: str
     globals: dict
     locals: dict
 
-    def context(self, around):
-        """The lines around the current one, which is marked."""
-        shown = []
-        for number in range(max(1, self.lineno - around), self.lineno + around + 1):
-            line = linecache.getline(self.filename, number, self.globals)
-            if line:
-                mark = "->" if number == self.lineno else "  "
-                shown.append(f"{mark} {number:4} {line.rstrip()}")
-        return [f"> {self.filename}({self.lineno}){self.function}()", *shown]
+    @property
+    def place(self) -> str:
+        return f"{self.code.co_filename}({self.lineno})"
+
+    def source(self) -> tuple[list[str], int]:
+        """The lines of the function, the last an empty one, and which of them is the current one.
+
+        Errors: OSError where there is no source, or another than what runs.
+        """
+        lines, first = inspect.getsourcelines(self.code)
+        text = "".join(lines).split("\n")
+        current = self.lineno - max(first, 1)
+        if not 0 <= current < len(text):
+            raise OSError(f"no line {self.lineno} in {self.code.co_filename}")
+        return text, current
+
+    def context(self, around: int) -> list[str]:
+        """Lines of the function around the current one, which is marked."""
+        try:
+            text, current = self.source()
+        except OSError:
+            return [f"> {self.place}"]
+        first = max(0, current - around - 1)
+        shown = enumerate(text[first : current + around + 1], first)
+        return [f"> {self.place}", *[f"{'->' if number == current else '  '}  {line}" for number, line in shown]]
+
+    def line(self) -> str:
+        """The current line, or what is said where there is none."""
+        try:
+            text, current = self.source()
+        except OSError:
+            return "<no source>"
+        return text[current].strip()
 
 
 # One prompt at a time: programs may run on several threads.
@@ -52,15 +75,7 @@ def _user_frames(filter_frames, num_frames):
         code = current.f_code
         own = code.co_filename.startswith((errors.PACKAGE_DIRECTORY, "<frozen"))
         if not (filter_frames and own):
-            frames.append(
-                Frame(
-                    code.co_filename,
-                    current.f_lineno,
-                    code.co_name,
-                    current.f_globals,
-                    dict(current.f_locals),
-                )
-            )
+            frames.append(Frame(code, current.f_lineno, current.f_globals, dict(current.f_locals)))
         current = current.f_back
     return frames if num_frames is None else frames[:num_frames]
 
@@ -73,15 +88,22 @@ class _Opaque:
 
 
 def _operands(frames):
-    """The frames' variables as a tree: what is no tree of arrays is wrapped."""
+    """The frames' variables as trees: traced leaves are operands, all else is wrapped."""
+
     def of(value):
         try:
-            leaves = tree_util.tree_leaves(value)
-            return value if all(isinstance(x, core.Array) for x in leaves) else _Opaque(value)
+            if any(isinstance(leaf, core.Tracer) for leaf in tree_util.tree_leaves(value)):
+                return tree_util.tree_map(lambda leaf: leaf if isinstance(leaf, core.Tracer) else _Opaque(leaf), value)
         except Exception:
-            return _Opaque(value)
+            # What is no tree is shown as it is.
+            pass
+        return _Opaque(value)
 
     return [{name: of(value) for name, value in frame.locals.items()} for frame in frames]
+
+
+def _shown(leaf):
+    return leaf.value if isinstance(leaf, _Opaque) else leaf
 
 
 def breakpoint(  # noqa: A001
@@ -91,7 +113,8 @@ def breakpoint(  # noqa: A001
     """Stops a program where this is called and shows a prompt like that of `pdb`.
 
     At the prompt, `p expression` shows a value (or type the expression), `u` and `d` go through
-    the calling functions, `l` lists source lines, `bt` the frames, `c` goes on and `q` ends.
+    the calling functions, `l` lists source lines, `bt` the frames, `c` goes on and `q` ends. Commands
+    are the lines of `sys.stdin`, be it a terminal, a pipe or a `StringIO`.
 
     Args:
         backend: "cli", the only one.
@@ -99,10 +122,10 @@ def breakpoint(  # noqa: A001
         num_frames: how many calling functions are kept; None for all.
         ordered: whether it keeps its place among other ordered callbacks.
         token: a tree of arrays, which is returned: the program stops once it is computed.
-        stdin, stdout: files in place of the terminal, the only kwargs.
+        kwargs: stdin, stdout, files in place of `sys.stdin` and `sys.stdout`; no others.
 
-    Errors: ValueError for `ordered` with `token` or another backend; when the program runs,
-    JaxRuntimeError where there is no terminal to ask, and KeyboardInterrupt on `q`.
+    Errors: ValueError for `ordered` with `token` or another backend; TypeError for other kwargs. When the program
+    runs, SystemExit on `q` and, with a status that is no success, where the commands end without `c`.
 
     Example:
         >>> @ferrax.jit
@@ -124,10 +147,7 @@ def breakpoint(  # noqa: A001
         shown = [
             dataclasses.replace(
                 frame,
-                locals={
-                    name: value.value if isinstance(value, _Opaque) else value
-                    for name, value in own.items()
-                },
+                locals={name: tree_util.tree_map(_shown, value) for name, value in own.items()},
             )
             for frame, own in zip(frames, values)
         ]
@@ -154,14 +174,11 @@ def _after_token(prompt, token, operands):
 
 
 def _ask(frames, stdin, stdout):
-    if stdin is None and not (sys.stdin is not None and sys.stdin.isatty()):
-        raise RuntimeError(
-            "debug.breakpoint needs a terminal to ask on, but standard input is none. Run the "
-            "program in a terminal, pass stdin=, or use debug.print."
-        )
+    if stdin is None and sys.stdin is None:
+        raise RuntimeError("debug.breakpoint: there is no standard input; pass stdin=, or use debug.print")
 
     # Not loaded with the package: it needs modules of Python's that nothing else here does.
     from ferrax._src.callbacks.debugger_prompt import Prompt
 
     with _lock:
-        Prompt(frames, stdin, stdout).cmdloop()
+        Prompt(frames, stdin, stdout).run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cmd
 import pprint
+import sys
 import traceback
 
 
@@ -26,8 +27,17 @@ class Prompt(cmd.Cmd):
     def say(self, *lines):
         self.stdout.write("\n".join(lines) + "\n")
 
+    def run(self):
+        """Answers commands until one of them goes on with the program; an interrupt ends none but its own."""
+        while True:
+            try:
+                self.cmdloop()
+                return
+            except KeyboardInterrupt:
+                self.say("--KeyboardInterrupt--")
+
     def preloop(self):
-        if self.frames:
+        if self.frames and self.use_rawinput and sys.stdin.isatty():
             self.say(*self.frame.context(2))
 
     def show(self, expression, form=repr):
@@ -39,13 +49,7 @@ class Prompt(cmd.Cmd):
             self.say("*** " + traceback.format_exception_only(error)[-1].strip())
 
     def default(self, line):
-        if line == "EOF":
-            return self.do_continue(line)
         self.show(line)
-        return None
-
-    def emptyline(self):
-        return None
 
     def do_p(self, expression):
         """p expression: shows the value of an expression."""
@@ -58,8 +62,8 @@ class Prompt(cmd.Cmd):
     def move(self, by, end):
         if not 0 <= self.index + by < len(self.frames):
             self.say(f"At {end} frame.")
-            return
-        self.index += by
+        else:
+            self.index += by
         self.say(*self.frame.context(2))
 
     def do_up(self, _):
@@ -77,13 +81,11 @@ class Prompt(cmd.Cmd):
 
     def do_where(self, _):
         """w(here), bt: shows the frames, the outermost first."""
+        lines = ["Traceback:"]
         for frame in reversed(self.frames):
-            self.say(f'  File "{frame.filename}", line {frame.lineno}, in {frame.function}')
-
-    def do_args(self, _):
-        """a(rgs): shows the variables of the current function."""
-        for name, value in (self.frame.locals if self.frames else {}).items():
-            self.say(f"{name} = {value!r}")
+            lines.append(f'  File "{frame.code.co_filename}", line {frame.lineno}, in {frame.code.co_name}')
+            lines.append(f"    {frame.line()}")
+        self.say(*lines)
 
     def do_continue(self, _):
         """c(ont(inue)): goes on with the program."""
@@ -91,9 +93,15 @@ class Prompt(cmd.Cmd):
 
     def do_quit(self, _):
         """q(uit), exit: ends the program."""
-        raise KeyboardInterrupt("ended at a breakpoint")
+        raise SystemExit(0)
 
-    do_u, do_d, do_l, do_a = do_up, do_down, do_list, do_args
+    def do_EOF(self, _):  # noqa: N802  cmd's name
+        """End of the input: ends the program, which was not told to go on."""
+        raise SystemExit(
+            "debug.breakpoint: the input ended without a command to go on (c); pass stdin=, or use debug.print"
+        )
+
+    do_u, do_d, do_l = do_up, do_down, do_list
     do_w = do_bt = do_where
     do_c = do_cont = do_continue
     do_q = do_exit = do_quit

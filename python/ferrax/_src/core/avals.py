@@ -330,7 +330,7 @@ class ShapeDtypeStruct:
             use, a `Format`, or None.
         weak_type: whether the array's type is weak.
         manual_axis_type: over which axes of a mesh values vary, within `shard_map`: a `ManualAxisType`.
-        is_ref: as in JAX; only the default is supported.
+        is_ref: whether it stands for a mutable array, where functions are traced or lowered for types.
     Raises:
         ValueError: if `dtype` is None, or arrays of this shape cannot have this sharding.
         TypeError: for a `PartitionSpec` where no mesh is in use.
@@ -340,14 +340,14 @@ class ShapeDtypeStruct:
         ShapeDtypeStruct(shape=(3,), dtype=float32)
     """
 
-    __slots__ = ("shape", "dtype", "sharding", "weak_type", "manual_axis_type", "_layout")
+    __slots__ = ("shape", "dtype", "sharding", "weak_type", "manual_axis_type", "is_ref", "_layout")
     shape: tuple[int, ...]
     dtype: Any
     sharding: Any
     _layout: Layout | None
     weak_type: bool
     manual_axis_type: ManualAxisType | None
-    is_ref = False
+    is_ref: bool
 
     def __init__(
         self,
@@ -361,9 +361,8 @@ class ShapeDtypeStruct:
     ) -> None:
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified, got None")
-        if is_ref:
-            raise NotImplementedError("ShapeDtypeStruct: is_ref is not supported")
         put = object.__setattr__
+        put(self, "is_ref", bool(is_ref))
         put(self, "manual_axis_type", stated_manual(manual_axis_type))
         put(self, "shape", tuple(_extent(x) for x in shape))
         put(self, "dtype", _dtype(dtype))
@@ -412,8 +411,8 @@ class ShapeDtypeStruct:
         return self.sharding if self._layout is None else self.format
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
-        """A copy with other `shape`, `dtype`, `sharding` or `weak_type`."""
-        names = ("shape", "dtype", "weak_type", "manual_axis_type")
+        """A copy with other `shape`, `dtype`, `sharding`, `weak_type` or `is_ref`."""
+        names = ("shape", "dtype", "weak_type", "manual_axis_type", "is_ref")
         fields = {name: getattr(self, name) for name in names} | {"sharding": self._said()}
         return ShapeDtypeStruct(**(fields | changes))
 
@@ -428,7 +427,7 @@ class ShapeDtypeStruct:
         return self.shape[0]
 
     def _key(self):
-        return self.shape, self.dtype, self._said(), self.weak_type
+        return self.shape, self.dtype, self._said(), self.weak_type, self.is_ref
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ShapeDtypeStruct) and self._key() == other._key()
@@ -438,8 +437,8 @@ class ShapeDtypeStruct:
 
     def __repr__(self) -> str:
         fields = [f"shape={self.shape}", f"dtype={_dtype_name(self.dtype)}"]
-        weak = self.weak_type or None
-        for name, value in (("sharding", self.sharding), ("format", self._layout), ("weak_type", weak)):
+        flags = ("weak_type", self.weak_type or None), ("is_ref", self.is_ref or None)
+        for name, value in (("sharding", self.sharding), ("format", self._layout), *flags):
             if value is not None:
                 fields.append(f"{name}={value}")
         return f"ShapeDtypeStruct({', '.join(fields)})"
@@ -463,8 +462,8 @@ def _struct_sharding(sharding, shape):
     return sharding
 
 
-def _make_struct(shape, dtype, sharding, weak_type):
-    return ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type)
+def _make_struct(shape, dtype, sharding, weak_type, is_ref):
+    return ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type, is_ref=is_ref)
 
 
 def mapped_aval(size: int, axis: Any, aval: Any) -> Any:

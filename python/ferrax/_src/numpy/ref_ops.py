@@ -19,7 +19,7 @@ from ferrax._src import core, state
 from ferrax._src.base import dtypes
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax.creation import full
-from ferrax._src.lax.elementwise import _convert_element_type, stop_gradient
+from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.numpy import ref_views as views
 from ferrax._src.numpy.index_parse import Mask, parse
 from ferrax._src.numpy.indexing import _settle_booleans, concrete_masks, structure_of
@@ -64,7 +64,7 @@ def get(ref: Ref | TransformedRef, idx: Any = None) -> Any:
     if view is not None:
         return views.read(view)
     value = views.read(ref) if type(ref) is TransformedRef else state.read(ref)
-    return _core.alias(value) if index == () else value[index]
+    return state.copied(value) if index == () else value[index]
 
 
 def set(ref: Ref | TransformedRef, idx: Any, value: Any) -> None:
@@ -198,9 +198,6 @@ def _value(ref, index, value, name):
             f"{at_user_line()}"
         )
     value = core.as_array(value, name)
-    base = ref.ref if type(ref) is TransformedRef else ref
-    if state.passes_through(base) and dtypes.issubdtype(value.dtype, np.inexact):
-        value = stop_gradient(value)
     if value.dtype != ref.dtype and _casts(ref.dtype, value):
         value = _convert_element_type(value, ref.dtype, weak_type=False)
     expected = _shape(ref, index)

@@ -16,12 +16,13 @@ import functools
 from collections.abc import Callable, Hashable, Set as AbstractSet
 from typing import Any, TypeVar
 
-from ferrax._src import core
+from ferrax._src import core, state
 from ferrax._src.base.traceback_util import api_boundary
+from ferrax._src.core import api_util
 from ferrax._src.core.global_array import GlobalArray
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.mesh import AbstractMesh, Mesh
-from ferrax._src.core.partition import PartitionSpec
+from ferrax._src.core.partition import PartitionSpec, names_of
 from ferrax._src.parallel import eager
 from ferrax._src.parallel.part_jaxprs import inside, on_each_device
 from ferrax._src.parallel.shard_map_primitive import (
@@ -40,6 +41,7 @@ from ferrax._src.parallel.shard_map_specs import (
     part_type,
     prefix,
 )
+from ferrax._src.state import arguments as ref_args, opened
 from ferrax._src.tracing import staging
 from ferrax._src.tree import tree_util
 
@@ -65,6 +67,9 @@ def shard_map(
         mesh: the mesh; None: the one in use.
         axis_names: the axes that `f` is run over; empty: all of them. Arguments are whole along others.
         check_vma: whether to check that what `out_specs` says to be the same on all devices is.
+
+    Mutable arrays among the arguments are cut as arrays are: `f` gets a `Ref` of each part, and what it writes there
+    is written to the argument.
 
     Errors: TypeError for specs that are none and for other meshes; ValueError for names that are no
     axes, for specs that are longer than an argument has axes or whose parts would not be equal,
@@ -150,8 +155,10 @@ def _shard_map(f, *, in_specs, out_specs, mesh, axis_names, check_vma):
     @functools.wraps(f)
     def sharded(*args):
         used, manual = checked(mesh, axis_names, in_specs, out_specs)
-        leaves, tree = tree_util.tree_flatten(args)
         specs = prefix(in_specs, args, "in_specs")
+        leaves, tree = tree_util.tree_flatten(args)
+        if any(type(leaf) in (state.Ref, state.TransformedRef) for leaf in leaves):
+            return _with_refs(f, args, leaves, specs, out_specs, used, manual, check_vma)
         given = [x for x, spec in zip(leaves, specs) if spec is not None]
         flat_specs = [spec for spec in specs if spec is not None]
 
@@ -164,6 +171,51 @@ def _shard_map(f, *, in_specs, out_specs, mesh, axis_names, check_vma):
         return mapped(body, given, flat_specs, out_specs, used, manual, check_vma, asked=True)
 
     return sharded
+
+
+def _with_refs(f, args, leaves, specs, out_specs, mesh, manual, check_vma):
+    """`f` of parts where mutable arrays are among the leaves of its arguments: each device gets refs of its own, of its
+    parts of what they hold, and what it writes to these is put together as their specs say."""
+    whole = PartitionSpec()
+    every: list[Any] = []
+    for leaf, spec in zip(leaves, specs):
+        if type(leaf) is not state.TransformedRef:
+            every.append(spec)
+        elif isinstance(spec, PartitionSpec) and names_of(spec.partitions):
+            raise NotImplementedError(
+                f"shard_map: a view of a mutable array is whole on all devices, got the spec {spec} for {leaf!r}. Pass "
+                f"the array itself, and index in the function.{state.at_user_line()}"
+            )
+        else:
+            # The ref, and the arrays in its indices.
+            every += [whole] * len(tree_util.tree_leaves(opened(leaf)))
+    args = opened(args)
+    leaves, tree = tree_util.tree_flatten(args)
+    refs = ref_args.of_leaves(leaves)
+    ref_args.check_distinct(refs, f, "shard_map", functools.partial(api_util.argument_names, f, args, {}))
+    values = ref_args.values(leaves, refs)
+    for n in refs:
+        every[n] = whole if every[n] is None else of_argument(n, every[n], values[n], mesh, manual)
+    given = [x for x, spec in zip(values, every) if spec is not None]
+    written: list[int] = []
+
+    def body(*parts):
+        rest = iter(parts)
+        merged = [x if spec is None else next(rest) for x, spec in zip(leaves, every)]
+        own = {n: state.new_ref(merged[n], kind=ref._kind) for n, ref in refs.items()}
+        starts = {n: state.held(ref) for n, ref in own.items()}
+        result = f(*tree.unflatten([own.get(n, x) for n, x in enumerate(merged)]))
+        ref_args.check_returned(f, "shard_map", tree_util.tree_leaves(opened(result)), result)
+        written[:] = [n for n, ref in own.items() if state.held(ref) is not starts[n]]
+        return result, [state.read(own[n]) for n in written]
+
+    functools.update_wrapper(body, f)
+    flat_specs = [spec for spec in every if spec is not None]
+    outs = lambda: (out_specs, [every[n] for n in written])  # noqa: E731
+    result, held = mapped(body, given, flat_specs, outs, mesh, manual, check_vma)
+    for n, value in zip(written, held):
+        state.write(refs[n], state.conform(refs[n], value))
+    return result
 
 
 def mapped(body, args, in_specs, out_specs, mesh, manual, check_vma, asked=False):

@@ -31,7 +31,6 @@ from ferrax._src.core.spec_rules.control import of_shard_map
 from ferrax._src.parallel.part_jaxprs import know_axes
 from ferrax._src.parallel.shard_map_programs import whole
 from ferrax._src.parallel.shard_map_specs import counts_of
-from ferrax._src.tracing import staging
 
 # What runs the equation over the devices of several processes, once they are joined.
 over_processes: Callable[[Any, Any], Any] | None = None
@@ -64,13 +63,6 @@ def on_whole_arrays(*args, **params):
     """
     _check_mesh(params["mesh"])
     return whole(*args, **params)
-
-
-def staged_whole(args: Any, params: Any) -> Any:
-    """The program over whole arrays of an equation with these parameters, for arguments of these types."""
-    types = [core.ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type) for x in args]
-    program, captured, _ = staging.stage(lambda *args: on_whole_arrays(*args, **params), types, {})
-    return program.bind_constants(captured) if captured else program
 
 
 def run_equation(*args, **params):

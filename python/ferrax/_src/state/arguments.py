@@ -11,9 +11,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from ferrax._src.core import api_util
+import numpy as np
+
+from ferrax import _core
+from ferrax._src import core
+from ferrax._src.base import dtypes
+from ferrax._src.core import api_util, placements
 from ferrax._src.state.messages import at_user_line, passed_twice, returned, type_text
-from ferrax._src.state.ref import Ref, argument, home_ref, innermost_scope, read, view_of
+from ferrax._src.state.ref import (
+    AbstractRef,
+    Ref,
+    argument,
+    home_ref,
+    innermost_scope,
+    new_ref,
+    read,
+    view_of,
+)
 from ferrax._src.state.views import TransformedRef
 from ferrax._src.tree import tree_util
 
@@ -33,8 +47,34 @@ def place(leaves, refs, names=None):
     names = names() if names is not None else None
     leaves = list(leaves)
     for number in refs:
-        leaves[number] = argument(leaves[number], number, names[number] if names else None)
+        name = names[number] if names else None
+        leaves[number] = argument(leaves[number], number, name, kind=refs[number]._kind)
     return leaves
+
+
+def made(tree):
+    """The tree with new refs in the places of types that stand for mutable arrays.
+
+    Errors: NotImplementedError for one of keys.
+    """
+
+    def ref_of(leaf):
+        if not _is_ref_type(leaf):
+            return leaf
+        if dtypes.issubdtype(leaf.dtype, dtypes.extended):
+            raise NotImplementedError(f"{leaf!r}: a type of keys stands for no mutable array; pass a ref of keys")
+        zeros = _core.array_from_numpy(np.zeros(leaf.shape, dtypes.canonicalize_dtype(leaf.dtype)), leaf.weak_type)
+        where = None if type(leaf) is AbstractRef else leaf.sharding
+        return new_ref(zeros if where is None else placements.placed(zeros, where))
+
+    for leaf in tree_util.tree_leaves(tree):
+        if _is_ref_type(leaf):
+            return tree_util.tree_map(ref_of, tree)
+    return tree
+
+
+def _is_ref_type(leaf) -> bool:
+    return type(leaf) is AbstractRef or (type(leaf) is core.ShapeDtypeStruct and leaf.is_ref)
 
 
 def check_distinct(refs, fun, kind, names) -> None:

@@ -68,6 +68,14 @@ def differentiated_write(entry):
     )
 
 
+def of_other_kind(fun, name, traced, given):
+    return NotImplementedError(
+        f"jit of {api_util.fun_place(fun)}: the argument {name}, which is written to, is a mutable array reference of "
+        f"kind={given!r}, and the function was traced for one of kind={traced!r}. Jit a function of its own for each "
+        f"kind.{at_user_line()}"
+    )
+
+
 def escaped(ref):
     made = f" It was {_origin(ref)}." if ref._made else ""
     return errors.UnexpectedTracerError(

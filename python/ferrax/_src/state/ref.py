@@ -24,7 +24,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferrax import _core
+from ferrax._core.lax import stop_gradient
 from ferrax._src import core
+from ferrax._src.base import dtypes
+from ferrax._src.core import placements
 from ferrax._src.state.messages import (
     ArgumentName,
     at_user_line,
@@ -33,6 +36,7 @@ from ferrax._src.state.messages import (
     freed,
     not_freed,
     not_mapped,
+    of_other_kind,
     type_text,
 )
 
@@ -46,7 +50,8 @@ class Ref:
     transformed may read and write refs that they make, close over or get as arguments, and so may
     the bodies of loops and branches. A ref is no array: read it to compute with its value.
 
-    Attributes: `shape`, `dtype`, `size`, `ndim`, `aval`.
+    Attributes: `shape`, `dtype`, `size`, `ndim`, `aval`; of the array that it holds now, `sharding`,
+    `committed` and `format`.
 
     Errors: ValueError for a value of another shape or dtype than the elements that it is written
     to (nothing is broadcast), for static indices out of bounds, and for a ref that is returned
@@ -126,7 +131,32 @@ class Ref:
     @property
     def aval(self) -> AbstractRef:
         """The type: an `AbstractRef`."""
-        return AbstractRef(core.ShapedArray(*self._type))
+        value = _outer_value(self)
+        return AbstractRef(core.ShapedArray(*self._type) if value is None else core.typeof(value))
+
+    @property
+    def sharding(self) -> Any:
+        """How what the ref holds lies on devices."""
+        return self._held().sharding
+
+    @property
+    def committed(self) -> bool:
+        """Whether what the ref holds was put where it is by request."""
+        return self._held().committed
+
+    @property
+    def format(self) -> Any:
+        """The layout and the sharding of what the ref holds."""
+        return self._held().format
+
+    def unsafe_buffer_pointer(self) -> int:
+        """The address of the elements that the ref holds now."""
+        return self._held().unsafe_buffer_pointer()
+
+    def _held(self):
+        value = _outer_value(self)
+        # Reading one that is freed, or whose function has ended, raises.
+        return read(self) if value is None else value
 
     def __len__(self) -> int:
         if not self._type[0]:
@@ -156,6 +186,7 @@ class AbstractRef:
     """
 
     __slots__ = ("inner_aval",)
+    memory_space = None
 
     def __init__(self, inner_aval: Any) -> None:
         self.inner_aval = inner_aval
@@ -175,6 +206,14 @@ class AbstractRef:
     @property
     def ndim(self) -> int:
         return len(self.inner_aval.shape)
+
+    @property
+    def size(self) -> int:
+        return self.inner_aval.size
+
+    @property
+    def sharding(self) -> Any:
+        return self.inner_aval.sharding
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AbstractRef) and self.inner_aval == other.inner_aval
@@ -208,12 +247,21 @@ def write(ref, value) -> None:
         if ref._reversed is not None and all(kind != "diff" for _, kind, _ in frames):
             return  # Nobody differentiates.
         raise not_mapped(ref if ref._reversed is None else ref._reversed)
+    if ref._kind is not None and isinstance(value, core.Tracer) and dtypes.issubdtype(ref.dtype, np.inexact):
+        # What passes through has no derivative.
+        value = stop_gradient(value)
     if not frames:
-        home_ref(ref)._value = value
+        target = home_ref(ref)
+        target._value = placements.placed_like(value, target._value)
         return
     if scope is None:
         scope = _new_scope(*frames[-1][:2])
     scope.note_write(home_ref(ref), value)
+
+
+def copied(value):
+    """Another array of the same value, where that is."""
+    return _core.alias(value) if isinstance(value, core.Tracer) else placements.alias(value)
 
 
 def conform(ref, value):
@@ -232,11 +280,6 @@ def held(ref):
 def array_type(ref) -> tuple:
     """`(shape, dtype, weak)` of what a ref holds."""
     return ref._type
-
-
-def passes_through(ref) -> bool:
-    """Whether what is written to the ref has no derivative."""
-    return ref._kind is not None
 
 
 def ordered_ref(ref) -> Ref | None:
@@ -290,7 +333,7 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Ref
         raise TypeError(f"Error interpreting argument to new_ref as an array: {error}") from None
     frames = _core.ref_frames()
     home = frames[-1][0] if frames else 0
-    return Ref(_core.alias(value), home, _core.user_location() if frames else None, kind)
+    return Ref(copied(value), home, _core.user_location() if frames else None, kind)
 
 
 _PLUMBING = "no_grad_no_remat"
@@ -303,7 +346,7 @@ def freeze(ref: Ref) -> Any:
         >>> ferrax.freeze(ferrax.new_ref(jnp.arange(2)))
         Array([0, 1], dtype=int32)
     """
-    return _core.alias(read(check_ref(ref, "freeze")))
+    return copied(read(check_ref(ref, "freeze")))
 
 
 def free_ref(ref: Ref) -> tuple:
@@ -367,6 +410,7 @@ class Scope:
         self.kind = kind
         self.entries: dict[Ref, Entry] = {}
         self.arguments: Any = []
+        self.kinds: dict[Any, str | None] = {}
         self.reverses: Any = []
         self.inputs: list = []
         self.views: dict[Ref, tuple] = {}
@@ -392,6 +436,7 @@ class Scope:
             if ref._value is not start:
                 self.written_arguments.append(key)
                 values.append(ref._value)
+        self.kinds = {key: ref._kind for key, ref, _ in self.arguments}
         self.arguments = {key: ref._made for key, ref, _ in self.arguments}
         for key, ref, start in self.reverses:
             if ref._value is not start:
@@ -423,10 +468,18 @@ class Scope:
         for key, ref in arguments.items():
             if home_ref(ref) in self.entries:
                 raise ValueError(both(ref, fun, "jit", self.arguments[key]))
+            if ref._kind != self.kinds[key] and key in self.written_arguments:
+                self._check_kind(fun, key, ref)
         return [
             read(item if isinstance(item, Ref) else reverse(arguments[item]))
             for item in self.inputs
         ]
+
+    def _check_kind(self, fun, key, ref):
+        """Errors: NotImplementedError where derivatives would depend on the kind of a ref that is written to."""
+        kinds = self.kinds[key], ref._kind
+        if kinds[0] is not None or any(kind == "diff" for _, kind, _ in _core.ref_frames()):
+            raise of_other_kind(fun, self.arguments[key], *kinds)
 
     def write(self, values, arguments):
         for entry, value in zip(self.written, values):
@@ -537,12 +590,13 @@ def _outer_value(ref):
 # Refs as arguments.
 
 
-def argument(value, key, name=None, actual=None) -> Ref:
+def argument(value, key, name=None, actual=None, kind=None) -> Ref:
     """A ref of the innermost frame that stands for one that was passed to its function. `key` is
     how the scope names it, `name` how messages do. `actual` is the one that was passed, where it
-    holds what this one holds."""
+    holds what this one holds; else `kind` is that of the one that was."""
     scope = innermost_scope()
-    ref = Ref(value, scope.frame, ArgumentName(name) if name else None)
+    kind = kind if actual is None else actual._kind
+    ref = Ref(value, scope.frame, ArgumentName(name) if name else None, kind)
     scope.arguments.append((key, ref, value))
     ref._reverse = _ReverseOf(scope, key, actual)
     return ref

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ferrax._src import core
 from ferrax._src.state.ref import AbstractRef, Ref
+from ferrax._src.tree import tree_util
 
 __all__ = ["TransformedRef"]
 
@@ -95,3 +99,35 @@ class TransformedRef:
 
 
 core.register_type(TransformedRef, lambda view: view.aval)
+
+
+class _Node:
+    """A view as a node of a tree, whose leaves are the ref and the arrays among its transforms. From these the tree
+    makes the view again."""
+
+    __slots__ = ("leaves", "static")
+
+    def __init__(self, view: TransformedRef):
+        parts, tree = tree_util.tree_flatten(view.transforms)
+        arrays = [isinstance(part, (core.Array, np.ndarray)) for part in parts]
+        self.leaves = [view.ref, *itertools.compress(parts, arrays)]
+        known = tuple(None if flag else (part,) for part, flag in zip(parts, arrays))
+        self.static = tree, known, view._type
+
+
+def _view(static, leaves):
+    tree, known, type_ = static
+    ref, *arrays = leaves
+    rest = iter(arrays)
+    return TransformedRef(ref, tree.unflatten([next(rest) if part is None else part[0] for part in known]), type_)
+
+
+tree_util.register_pytree_node(_Node, lambda node: (node.leaves, node.static), _view)
+
+
+def opened(tree: Any) -> Any:
+    """The tree, where views are leaves, with nodes in their places that have refs as leaves."""
+    for leaf in tree_util.tree_leaves(tree):
+        if type(leaf) is TransformedRef:
+            return tree_util.tree_map(lambda x: _Node(x) if type(x) is TransformedRef else x, tree)
+    return tree

@@ -121,7 +121,7 @@ def stage(fun, args, kwargs, kind="stage", writes=False, structs=False):
     the function may return types in place of arrays, `flat.structs` by number: a zero stands for
     each of them in the program.
     """
-    args, kwargs = float0_leaves.hide((args, kwargs))
+    args, kwargs = ref_args.made(float0_leaves.hide((args, kwargs)))
     leaves, in_tree = tree_util.tree_flatten((args, kwargs))
     names = functools.partial(api_util.argument_names, fun, args, kwargs)
     refs = ref_args.of_leaves(leaves)

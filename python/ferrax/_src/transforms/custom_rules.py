@@ -21,7 +21,7 @@ from ferrax._src import core
 from ferrax._src.base import dtypes, errors
 from ferrax._src.core import api_util
 from ferrax._src.lax.creation import full
-from ferrax._src.state import at_user_line, type_text
+from ferrax._src.state import Ref, at_user_line, type_text
 from ferrax._src.tracing.staging import Flat
 from ferrax._src.transforms import linearized, ref_rules
 from ferrax._src.tree import tree_util
@@ -196,7 +196,7 @@ class CustomFunction(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         self._check_rules()
-        if not (kwargs or self.nondiff_argnums or _core.ref_frames()):
+        if not (kwargs or self.nondiff_argnums or _core.ref_frames() or _has_ref(args)):
             try:
                 return self.fun(*args)
             except TypeError:
@@ -233,16 +233,28 @@ class CustomFunction(Generic[P, R]):
     def _check_kept(self, call):
         """Errors for arguments at `nondiff_argnums` that do not belong there."""
 
+    def _check_result(self, call, result):
+        """Errors for what a function that uses mutable arrays may not return where nothing is recorded."""
+
     def _call_with_refs(self, args, closed):
         """A call that uses mutable arrays, among the arguments or those of `closed`."""
         call = ref_rules.RefCall(self, args, closed, self.kind)
         if not call.recorded():
-            return self.fun(*args)
+            result = self.fun(*args)
+            self._check_result(call, result)
+            return result
         try:
             return self._record_with_refs(call)
         except UsesRefs as found:
             refs = call.found(found.refs)
         return self._call_with_refs(args, [*closed, *refs])
+
+
+def _has_ref(args) -> bool:
+    for x in args:  # noqa: SIM110  a generator expression would cost three times this loop
+        if type(x) is Ref:
+            return True
+    return False
 
 
 def nondiff_positions(fun, argnums, argnames) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from ferrax._src.base import dtypes, errors
 from ferrax._src.core import api_util, named_axes
 from ferrax._src.core.manual_axes import dual_texts
 from ferrax._src.lax.elementwise import _convert_element_type
+from ferrax._src.state import arguments as ref_args
 from ferrax._src.transforms import linearized, ref_rules, stepwise
 from ferrax._src.transforms.closures import closure_convert
 from ferrax._src.transforms.custom_rules import (
@@ -92,6 +93,9 @@ class custom_vjp(CustomFunction[P, R]):  # noqa: N801
                     "are no arrays (functions, options) belong there: take the position out of "
                     "nondiff_argnums and return None as its cotangent."
                 )
+
+    def _check_result(self, call, result):
+        ref_args.check_returned(self.fun, self.kind, tree_util.tree_leaves(result), result)
 
     def _record(self, call, kind):
         call.trace(kind)

@@ -23,6 +23,7 @@ from ferrax._src.core import api_util
 from ferrax._src.core.devices import Device, local_devices
 from ferrax._src.core.explicit_types import all_typed
 from ferrax._src.core.mesh import get_abstract_mesh
+from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing import known
 from ferrax._src.tracing.staging import output_types
 from ferrax._src.transforms import layouts, memory_plan, placed_jit, stages, stats
@@ -188,6 +189,7 @@ def _resolved_jit(fun, static, donate, inline, max_traces):
 @api_util.takes_types
 def _trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
     """Traces for these (possibly abstract) arguments; see `ferrax.stages.Traced`."""
+    args, kwargs = ref_args.made((args, kwargs))
     # Where it warns of donated arguments, that is of the user's line.
     program, captured, in_tree, out_tree, donated, refs = called_by_user(
         functools.partial(self._traced, *args, **kwargs)
@@ -227,6 +229,7 @@ def _memory_plan(self, *args: Any, **kwargs: Any) -> memory_plan.MemoryPlan:
 @api_util.takes_types
 def _eval_shape(self, *args: Any, **kwargs: Any) -> Any:
     """The outputs' shapes and dtypes, without running. The function may return such itself."""
+    args, kwargs = ref_args.made((args, kwargs))
     program, captured, in_tree, out_tree, _, refs = self._traced(*args, **kwargs)
     leaves = tree_util.tree_leaves((args, kwargs))
     explicit: list[Any] = []

@@ -495,6 +495,11 @@ class Compiled(_Stage):
                 f"got {tree}; lower and compile it for these, or call the jitted function."
             )
         refs = ref_args.of_leaves(leaves)
+        if self._refs is not None and (missing := self._refs.arguments.keys() - refs.keys()):
+            raise TypeError(
+                f"{self.fun_name} was compiled for a mutable array as argument {min(missing)}, got an array; lower and "
+                "compile it for that, or call the jitted function."
+            )
         leaves = ref_args.values(leaves, refs)
         arrays = []
         for index, (leaf, expected) in enumerate(zip(leaves, self._types.in_types)):

@@ -30,13 +30,13 @@ from ferrax._src.lax.elementwise import (
     sub,
 )
 from ferrax._src.lax.reduce import argmax
-from ferrax._src.lax.shape import reshape, rev
+from ferrax._src.lax.shape import broadcast, reshape, rev
 from ferrax._src.lax.slicing import dynamic_index_in_dim
 from ferrax._src.tree import tree_util
 
 
 class JaxException(Exception):
-    """A failed check. `line` is where it is in the user's program, or None."""
+    """A failed check. `line` is where it is in the user's program, or None: `str` does not tell, `told` does."""
 
     def __init__(self, line=None):
         super().__init__()
@@ -46,6 +46,10 @@ class JaxException(Exception):
         raise NotImplementedError(f"{type(self).__name__} has no text")
 
     def __str__(self):
+        return self._text()
+
+    def told(self) -> str:
+        """The text with the place in the user's program."""
         return self._text() + (f"\nAt {self.line}." if self.line else "")
 
 
@@ -101,7 +105,7 @@ class FailedCheckError(JaxException):
 
 
 class BatchedError(JaxException):
-    """The failed checks of a batch, by index."""
+    """The failed checks of a batch, or of the devices of a mesh, by index."""
 
     def __init__(self, error_mapping):
         super().__init__()
@@ -170,14 +174,14 @@ class Error:
     """The result of checks: which failed first, if any did.
 
     A pytree: functions of errors can be transformed as any others. Under `vmap` each lane has its
-    own result.
+    own result; so has each device, where a function over a mesh (`shard_map`, `pmap`) was the last with checks.
 
     Example:
         >>> def f(x):
         ...     checkify.check(x > 0, "{x} is not positive", x=x)
         ...     return 1 / x
         >>> error, out = ferrax.jit(checkify.checkify(f))(jnp.float32(-2.0))
-        >>> print(error.get().splitlines()[0])
+        >>> print(error.get())
         -2.0 is not positive (`check` failed)
     """
 
@@ -197,7 +201,8 @@ class Error:
     def get(self) -> str | None:
         """The message of the check that failed first, or None if none failed.
 
-        For errors that come out of `vmap`, a line for each lane that failed.
+        For errors that come out of `vmap` or from the devices of a mesh, a line for each that failed. Where a
+        check is in the user's program `get_exception().line` says.
         """
         exception = self.get_exception()
         return None if exception is None else str(exception)
@@ -258,16 +263,19 @@ class Error:
         )
 
     def _updated(self, part: Error) -> Error:
-        """After what `part`, which was chosen from this error, has become."""
-        codes, payloads = list(self._codes), list(self._payloads)
+        """After what `part`, which was chosen from this error, has become. It may have an axis of devices, which
+        this error has not."""
+        shape = np.shape(part._first)
+        codes = [broadcast(code, shape) for code in self._codes]
+        payloads = [[broadcast(leaf, shape) for leaf in payload] for payload in self._payloads]
         for kind, code, payload in zip(part._kinds, part._codes, part._payloads):
             place = self._kinds.index(kind)
             codes[place], payloads[place] = code, payload
         return Error(part._first, self._kinds, codes, payloads, part._templates)
 
     def _with_failure(self, failed, template, payload) -> Error:
-        """After a check that failed if the scalar `failed` is true. All are unbatched here."""
-        error = self._with_kinds([template.kind])
+        """After a check that failed if the scalar `failed` is true."""
+        error = self._of_batch()._with_kinds([template.kind])
         place = error._kinds.index(template.kind)
         number = _number(len(error._templates) + 1)
         none = _number(0)

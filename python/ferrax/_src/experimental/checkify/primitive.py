@@ -24,7 +24,7 @@ from ferrax._src.tree import tree_util
 
 
 class JaxRuntimeError(ValueError):
-    """A check failed. The message is that of `Error.get`, and the cause the exception behind it.
+    """A check failed. The message is that of `Error.get` and the line of the check, the cause the exception behind it.
 
     >>> from ferrax.experimental import checkify
     >>> error, _ = checkify.checkify(lambda x: checkify.check(x > 0, "not positive"))(-1.0)
@@ -41,7 +41,7 @@ def _raise_failed(*args, err_tree, debug):
         return []
     exception = err_tree.unflatten(args).get_exception()
     if exception is not None:
-        raise JaxRuntimeError(str(exception)) from exception
+        raise JaxRuntimeError(exception.told()) from exception
     return []
 
 
@@ -142,7 +142,7 @@ def check(
         ...     checkify.check(x >= 0, "{x} has no root", x=x)
         ...     return jnp.sqrt(x)
         >>> error, _ = ferrax.jit(checkify.checkify(root))(-1.0)
-        >>> print(error.get().splitlines()[0])
+        >>> print(error.get())
         -1.0 has no root (`check` failed)
     """
     _check(pred, msg, debug, fmt_args, fmt_kwargs)
