@@ -285,17 +285,23 @@ impl JitFunction {
                 types.push(ty);
                 continue;
             }
+            // Asked first: the error for what is no array has its text, which takes longer than the call.
+            if is_ref(&leaf) {
+                let value = leaf.call_method0(intern!(py, "_read"))?;
+                refs.push((index, leaf));
+                let operand = convert::operand(&value, &self.name)?;
+                if abstract_leaves {
+                    types.push(LeafType::of(&operand)?);
+                }
+                operands.push(operand);
+                continue;
+            }
             let operand = match convert::owned_operand(leaf, &self.name) {
                 Ok(operand) => operand,
-                Err((leaf, _)) if is_ref(&leaf) => {
-                    let value = leaf.call_method0(intern!(py, "_read"))?;
-                    refs.push((index, leaf));
-                    convert::operand(&value, &self.name)?
-                }
                 Err((leaf, error)) => {
                     let given = (&dynamic, &keywords).into_pyobject(py)?;
                     let hidden =
-                        if is_float0(&leaf) { hide_float0(py, &given)? } else { given.clone().into_any() };
+                        if is_float0(&leaf) { hide_float0(py, &given)? } else { open_views(py, &given)? };
                     if !hidden.is(&given) {
                         let (dynamic, keywords) = hidden.extract()?;
                         return self.take_apart(py, statics, dynamic, keywords, abstract_leaves);
@@ -640,6 +646,11 @@ fn is_float0(leaf: &Bound<'_, PyAny>) -> bool {
 /// The tree with nodes without leaves for its arrays of dtype float0, which programs know nothing of.
 fn hide_float0<'py>(py: Python<'py>, tree: impl IntoPyObject<'py>) -> PyResult<Bound<'py, PyAny>> {
     py.import(intern!(py, "ferrax._src.core.float0"))?.getattr("hide")?.call1((tree,))
+}
+
+/// The tree with nodes, whose leaves are mutable arrays, for views of these; itself if it has none.
+fn open_views<'py>(py: Python<'py>, tree: impl IntoPyObject<'py>) -> PyResult<Bound<'py, PyAny>> {
+    py.import(intern!(py, "ferrax._src.state"))?.getattr("opened")?.call1((tree,))
 }
 
 /// `tree::flatten`, quick where the tree is like the known one: then that is the result.

@@ -47,16 +47,22 @@ pub fn check_program(
         Some(finding) => error(watch, &finding, &what(), input),
         None => {
             let index = watch.first(&results[number]).unwrap_or(0);
+            let found = if watch.nan && is_nan(&results[number], index) { "nan" } else { "inf" };
             PyFloatingPointError::new_err(format!(
-                "{} gave {} in output {number}, but its operations, run one by one on the same arguments, give good \
+                "invalid value ({found}) encountered in {}\n{} gave {} in output {number}, but its operations, run one by one on the same arguments, give good \
                  values: the order in which sums are computed or fused kernels round decides. Compute the value in a \
                  way that does not overflow.\n{}",
+                program.name,
                 what(),
                 place(&results[number], index),
                 setting(watch)
             ))
         }
     })
+}
+
+fn is_nan(value: &Tensor, index: usize) -> bool {
+    element(value, index).is_some_and(|scalar| scalar.to_string().contains("nan"))
 }
 
 /// `nan at index (2,) of f32[3]`.
@@ -103,7 +109,13 @@ fn iteration(within: &Iteration) -> String {
 }
 
 fn error(watch: Watch, finding: &Finding, what: &str, input: &dyn Fn(usize) -> String) -> PyErr {
-    let mut text = told(finding, input);
+    // The first line is JAX's; programs look for it.
+    let found = if watch.nan && is_nan(&finding.value, finding.index) { "nan" } else { "inf" };
+    let in_what = match &finding.origin {
+        Origin::Op { name, .. } => name.as_str(),
+        Origin::Input(_) | Origin::Constant => "an argument",
+    };
+    let mut text = format!("invalid value ({found}) encountered in {in_what}\n{}", told(finding, input));
     if let Some(infinity) = &finding.infinity {
         text.push_str("The infinity among them: ");
         text.push_str(&told(infinity, input));

@@ -256,8 +256,8 @@ def _batched(axis, args, dims, *, vmap_method, result_avals, input_layouts, outp
         return outs, [0] * len(outs)
     raise NotImplementedError(
         f"ffi_call of {params['target_name']} under vmap: {vmap_method=} does not say how the handler is called for "
-        "a batch. Pass vmap_method='sequential' for a call for each element, 'expand_dims' or 'broadcast_all' for one call "
-        "with a leading axis."
+        "a batch. Pass vmap_method='sequential' for a call for each element, 'expand_dims' or 'broadcast_all' for one "
+        "call with a leading axis."
     )
 
 

@@ -210,7 +210,7 @@ impl FfiKernel {
     fn run_in(&self, frame: &mut Frame, call: &Call<'_>) -> Result<()> {
         let context = Context::new(&self.states);
         let aligned = |pointer: *mut u8, bytes: usize| -> Result<*mut u8> {
-            if pointer as usize % 64 == 0 {
+            if (pointer as usize).is_multiple_of(64) {
                 return Ok(pointer);
             }
             let copy: *mut u8 = context.allocate(bytes, 64).cast();

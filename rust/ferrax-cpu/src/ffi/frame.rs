@@ -29,11 +29,27 @@ pub struct Listed {
     kinds: Vec<c_int>,
     names: Vec<*mut Span>,
     items: Vec<*mut c_void>,
-    // What the pointers are to.
-    _spans: Vec<Box<Span>>,
-    _scalars: Vec<Box<abi::Scalar>>,
-    _arrays: Vec<Box<abi::Array>>,
-    _dictionaries: Vec<(Box<Attributes>, Listed)>,
+    /// What the pointers are to.
+    held: Vec<Held>,
+}
+
+/// A value at an address of its own.
+enum Held {
+    Span(Box<Span>),
+    Scalar(Box<abi::Scalar>),
+    Array(Box<abi::Array>),
+    Dictionary(Box<(Attributes, Listed)>),
+}
+
+impl Held {
+    fn address(&mut self) -> *mut c_void {
+        match self {
+            Held::Span(value) => (&raw mut **value).cast(),
+            Held::Scalar(value) => (&raw mut **value).cast(),
+            Held::Array(value) => (&raw mut **value).cast(),
+            Held::Dictionary(value) => (&raw mut value.0).cast(),
+        }
+    }
 }
 
 // SAFETY: nothing of it changes once it is made; it points to what it owns, and to attributes that outlive it.
@@ -51,25 +67,21 @@ impl Listed {
             let (kind, item) = match attribute {
                 Attribute::Scalar(dtype, bytes) => {
                     let value = bytes.as_ptr().cast_mut().cast();
-                    let mut scalar = Box::new(abi::Scalar { dtype: code(*dtype)?, value });
-                    let item: *mut abi::Scalar = &raw mut *scalar;
-                    listed._scalars.push(scalar);
-                    (abi::SCALAR, item.cast())
+                    (
+                        abi::SCALAR,
+                        listed.hold(Held::Scalar(abi::Scalar { dtype: code(*dtype)?, value }.into())),
+                    )
                 }
                 Attribute::Array(dtype, length, bytes) => {
                     let data = bytes.as_ptr().cast_mut().cast();
-                    let mut array = Box::new(abi::Array { dtype: code(*dtype)?, length: *length, data });
-                    let item: *mut abi::Array = &raw mut *array;
-                    listed._arrays.push(array);
-                    (abi::ARRAY, item.cast())
+                    let array = abi::Array { dtype: code(*dtype)?, length: *length, data };
+                    (abi::ARRAY, listed.hold(Held::Array(array.into())))
                 }
                 Attribute::Text(text) => (abi::STRING, listed.span(text).cast()),
                 Attribute::Dictionary(inner) => {
                     let mut inner = Listed::new(inner)?;
-                    let mut dictionary = Box::new(inner.attributes());
-                    let item: *mut Attributes = &raw mut *dictionary;
-                    listed._dictionaries.push((dictionary, inner));
-                    (abi::DICTIONARY, item.cast())
+                    let attributes = inner.attributes();
+                    (abi::DICTIONARY, listed.hold(Held::Dictionary((attributes, inner).into())))
                 }
             };
             listed.kinds.push(kind);
@@ -79,10 +91,14 @@ impl Listed {
     }
 
     fn span(&mut self, text: &str) -> *mut Span {
-        let mut span = Box::new(Span { pointer: text.as_ptr().cast(), length: text.len() });
-        let pointer: *mut Span = &raw mut *span;
-        self._spans.push(span);
-        pointer
+        self.hold(Held::Span(Span { pointer: text.as_ptr().cast(), length: text.len() }.into())).cast()
+    }
+
+    /// Keeps a value, and says where it is.
+    fn hold(&mut self, mut held: Held) -> *mut c_void {
+        let address = held.address();
+        self.held.push(held);
+        address
     }
 
     /// As a part of a frame; it points into this.

@@ -66,9 +66,9 @@ pub fn hold() -> Held {
 /// # Safety
 /// The addresses are those of handlers, which stay where they are.
 pub unsafe fn register(name: &str, platform: &str, addresses: [usize; 4]) -> Result<()> {
-    // SAFETY: the caller says that they are handlers.
     let handler = |address: usize| match address {
         0 => None,
+        // SAFETY: the caller says that they are handlers.
         address => Some(unsafe { std::mem::transmute::<usize, Handler>(address) }),
     };
     let [instantiate, prepare, initialize, execute] = addresses.map(handler);
