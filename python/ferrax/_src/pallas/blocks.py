@@ -255,12 +255,23 @@ def without_captured(program, captured, function, message):
 
     Errors: ValueError if the function closes over traced values or arrays.
     """
-    own = set(map(id, _reachable(function)))
-    outside = [x for x in captured if isinstance(x, core.Tracer) or id(x) in own]
+    own = list(_reachable(function))
+    known = set(map(id, own))
+    # NumPy's arrays become constants of their own.
+    arrays = [x for x in own if isinstance(x, np.ndarray)]
+    outside = [
+        x
+        for x in captured
+        if isinstance(x, core.Tracer) or id(x) in known or any(_is_copy(x, array) for array in arrays)
+    ]
     if outside:
         types = [core.typeof(x).str_short(short_dtypes=True) for x in outside]
         raise ValueError(f"{message} [{', '.join(types)}].{at_user_line()}")
     return program.bind_constants(captured) if captured else program
+
+
+def _is_copy(x, array):
+    return x.shape == array.shape and np.array_equal(x, array)
 
 
 def _reachable(function):

@@ -8,7 +8,20 @@ from ferrax._src.pallas.copies import (
     make_async_remote_copy as make_async_remote_copy,
     sync_copy as sync_copy,
 )
+from ferrax._src.pallas.einshape import einshape as einshape
+from ferrax._src.pallas.generator import (
+    prng_random_bits as prng_random_bits,
+    prng_seed as prng_seed,
+    stateful_bernoulli as stateful_bernoulli,
+    stateful_bits as stateful_bits,
+    stateful_normal as stateful_normal,
+    stateful_uniform as stateful_uniform,
+)
 from ferrax._src.pallas.masked import load as load, store as store
+from ferrax._src.pallas.mesh import (
+    create_tensorcore_mesh as create_tensorcore_mesh,
+    run_on_first_core as run_on_first_core,
+)
 from ferrax._src.pallas.specs import (
     PrefetchScalarGridSpec as PrefetchScalarGridSpec,
     dma_semaphore as dma_semaphore,
