@@ -1,8 +1,12 @@
 """Cores, random streams and reshapes of kernels for TPUs."""
 
+import dataclasses
 import functools
+import importlib
 import itertools
 
+import jax
+import jax.experimental.pallas.tpu as jax_tpu
 import numpy as np
 import pytest
 
@@ -227,3 +231,68 @@ def test_einshape(equation, sizes, after, merged):
 def test_einshape_of_what_does_not_fit(equation, sizes, text):
     with pytest.raises(ValueError, match=text):
         pltpu.einshape(equation, jnp.zeros((4, 6)), **sizes)
+
+
+# What is known of hardware.
+
+
+def test_facts_of_tpus():
+    for chip, other in zip(pltpu.ChipVersion, jax_tpu.ChipVersion, strict=True):
+        counts = [1, 2] if other.supports_megacore else [1]
+        for count in counts:
+            found, want = pltpu.get_tpu_info_for_chip(chip, count), jax_tpu.get_tpu_info_for_chip(other, count)
+            facts = dataclasses.asdict(found) | {"chip_version": other}
+            assert facts == dataclasses.asdict(want) and str(chip) == str(other)
+            for name in ("is_lite", "is_split_chip", "is_megacore"):
+                assert getattr(found, name) == getattr(want, name), (chip, name)
+            kinds = ["float32", "bfloat16", "int8", "uint4", "float8_e5m2", "float8_e4m3fn", "int32"]
+            for pair in itertools.product(kinds, kinds):
+                assert found.is_matmul_supported(*pair) == want.is_matmul_supported(*pair), (chip, pair)
+            for kind in kinds[:5] if found.generation < 8 else []:
+                tiling = want.get_sublane_tiling(jax.numpy.dtype(kind))
+                assert found.get_sublane_tiling(kind) == tiling, (chip, kind)
+        with pytest.raises(ValueError, match="cores"):
+            pltpu.get_tpu_info_for_chip(chip, 3)
+    with pytest.raises(NotImplementedError, match="lays out"):
+        pltpu.get_tpu_info_for_chip(pltpu.ChipVersion.TPU_8I, 1).get_sublane_tiling("float32")
+    with pltpu.force_tpu_interpret_mode():
+        assert pltpu.get_tpu_info().chip_version is pltpu.ChipVersion.TPU_V5E
+    with pytest.raises(NotImplementedError, match="no TPU"):
+        pltpu.get_tpu_info()
+
+
+@pytest.mark.parametrize("module", ["mosaic_gpu", "tpu_sc"])
+def test_names_of_other_hardware(module):
+    own = importlib.import_module(f"ferrax.experimental.pallas.{module}")
+    other = importlib.import_module(f"jax.experimental.pallas.{module}")
+    public = [name for name in vars(other) if not name.startswith("_")]
+    assert len(public) > 15
+    for name in public:
+        with pytest.raises(NotImplementedError, match=f"{module}.{name} is of"):
+            getattr(own, name)(1)
+
+
+def test_arrays_that_kernels_capture_and_refs_that_are_no_arrays():
+    array = np.arange(4, dtype=FLOAT)
+
+    def kernel(x, o):
+        o[...] = x[...] + array
+
+    with pytest.raises(ValueError, match="captures constants"):
+        pl.pallas_call(kernel, shape(4))(array)
+    places = np.array([0])
+    block = pl.BlockSpec((4,), lambda i: jnp.array(places)[i])
+    with pytest.raises(ValueError, match="must not capture constants"):
+        pl.pallas_call(lambda x, o: None, shape(4), grid=(1,), in_specs=[block])(array)
+    # An array that the kernel makes is none of those.
+    own = pl.pallas_call(lambda x, o: o.__setitem__(..., x[...] + jnp.array([3.0, 1.0, 2.0, 0.0])), shape(4))
+    np.testing.assert_array_equal(own(array), [3, 2, 4, 3])
+    for wrong in (
+        lambda x: lax.dot_general(x, x, ((2), (1))), lambda x: lax.reshape(x, (2, 2)), lambda x: lax.rev(x, (0,))
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"Ref\{float32\[4\]\} at position 0: read it with"):
+            pl.pallas_call(lambda x, o, wrong=wrong: o.__setitem__(..., wrong(x)), shape(4))(array)
+    specs = [pl.BlockSpec((4,), lambda i: i)]
+    call = pl.pallas_call(lambda x, o, p: None, [shape(4), shape(4)], out_specs=specs)
+    with pytest.raises(ValueError, match="Pytree for `out_specs`"):
+        call(array)

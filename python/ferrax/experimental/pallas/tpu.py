@@ -40,7 +40,6 @@ from ferrax._src.pallas.tpu import (
     emit_pipeline as emit_pipeline,
     force_tpu_interpret_mode as force_tpu_interpret_mode,
     get_barrier_semaphore as get_barrier_semaphore,
-    get_tpu_info as get_tpu_info,
     is_tpu_device as is_tpu_device,
     matmul_acc_lhs as matmul_acc_lhs,
     matmul_pop as matmul_pop,
@@ -56,6 +55,13 @@ from ferrax._src.pallas.tpu import (
     trace_value as trace_value,
     unpack_elementwise as unpack_elementwise,
     with_memory_space_constraint as with_memory_space_constraint,
+)
+from ferrax._src.pallas.tpu_info import (
+    ChipVersion as ChipVersion,
+    LoweringException as LoweringException,
+    TpuInfo as TpuInfo,
+    get_tpu_info as get_tpu_info,
+    get_tpu_info_for_chip as get_tpu_info_for_chip,
 )
 
 VMEM, VMEM_SHARED, SMEM, CMEM, SEMAPHORE, HBM = MemorySpace
