@@ -48,6 +48,7 @@ def einshape(equation: str, x: Any, assert_is_tile_preserving: bool = False, **s
 
     Errors: ValueError for an equation that is none, and for sizes that do not make the axes.
 
+    >>> from ferrax.experimental.pallas import tpu as pltpu
     >>> pltpu.einshape("a(bc)->bac", jnp.zeros((2, 12)), b=3).shape
     (3, 2, 4)
     """

@@ -61,6 +61,14 @@ def prng_seed(*seeds: Any) -> None:
     Args: seeds: integers or int32 scalars, traced or not; together they name the stream.
 
     Errors: ValueError outside of kernels, and without seeds.
+
+    >>> from ferrax.experimental import pallas as pl
+    >>> from ferrax.experimental.pallas import tpu as pltpu
+    >>> def kernel(o_ref):
+    ...     pltpu.prng_seed(7, 1)
+    ...     o_ref[...] = pltpu.stateful_uniform((4,))
+    >>> pl.pallas_call(kernel, ferrax.ShapeDtypeStruct((4,), jnp.float32))().shape
+    (4,)
     """
     words, count = _refs("prng_seed")
     if not seeds:
@@ -83,6 +91,8 @@ def prng_random_bits(shape: Any) -> Any:
 
     Returns an int32 array. Errors: ValueError outside of kernels.
 
+    >>> from ferrax.experimental import pallas as pl
+    >>> from ferrax.experimental.pallas import tpu as pltpu
     >>> def kernel(o_ref):
     ...     pltpu.prng_seed(7)
     ...     o_ref[...] = pltpu.prng_random_bits((4,))
@@ -93,7 +103,15 @@ def prng_random_bits(shape: Any) -> Any:
 
 
 def stateful_bits(shape: Any = (), dtype: DTypeLike | None = None) -> Any:
-    """`jax.random.bits` of the kernel's stream. Args: shape, dtype: as there. Errors: as `prng_random_bits`."""
+    """`jax.random.bits` of the kernel's stream. Args: shape, dtype: as there. Errors: as `prng_random_bits`.
+
+    >>> from ferrax.experimental import pallas as pl
+    >>> from ferrax.experimental.pallas import tpu as pltpu
+    >>> def kernel(o_ref):
+    ...     o_ref[...] = pltpu.stateful_bits((4,))
+    >>> pl.pallas_call(kernel, ferrax.ShapeDtypeStruct((4,), jnp.uint32))().shape
+    (4,)
+    """
     return samplers.bits(_next("stateful_bits"), shape, dtype)
 
 
@@ -103,15 +121,38 @@ def stateful_uniform(
     """`jax.random.uniform` of the kernel's stream.
 
     Args: shape, dtype, minval, maxval: as there. Errors: as `prng_random_bits`.
+
+    >>> from ferrax.experimental import pallas as pl
+    >>> from ferrax.experimental.pallas import tpu as pltpu
+    >>> def kernel(o_ref):
+    ...     o_ref[...] = pltpu.stateful_uniform((4,), maxval=2.0)
+    >>> pl.pallas_call(kernel, ferrax.ShapeDtypeStruct((4,), jnp.float32))().shape
+    (4,)
     """
     return samplers.uniform(_next("stateful_uniform"), shape, dtype, minval, maxval)
 
 
 def stateful_bernoulli(p: Any = 0.5, shape: Any = None) -> Any:
-    """`jax.random.bernoulli` of the kernel's stream. Args: p, shape: as there. Errors: as `prng_random_bits`."""
+    """`jax.random.bernoulli` of the kernel's stream. Args: p, shape: as there. Errors: as `prng_random_bits`.
+
+    >>> from ferrax.experimental import pallas as pl
+    >>> from ferrax.experimental.pallas import tpu as pltpu
+    >>> def kernel(o_ref):
+    ...     o_ref[...] = pltpu.stateful_bernoulli(0.5, (4,))
+    >>> pl.pallas_call(kernel, ferrax.ShapeDtypeStruct((4,), jnp.bool_))().shape
+    (4,)
+    """
     return samplers.bernoulli(_next("stateful_bernoulli"), p, shape)
 
 
 def stateful_normal(shape: Any = (), dtype: DTypeLike | None = None) -> Any:
-    """`jax.random.normal` of the kernel's stream. Args: shape, dtype: as there. Errors: as `prng_random_bits`."""
+    """`jax.random.normal` of the kernel's stream. Args: shape, dtype: as there. Errors: as `prng_random_bits`.
+
+    >>> from ferrax.experimental import pallas as pl
+    >>> from ferrax.experimental.pallas import tpu as pltpu
+    >>> def kernel(o_ref):
+    ...     o_ref[...] = pltpu.stateful_normal((4,))
+    >>> pl.pallas_call(kernel, ferrax.ShapeDtypeStruct((4,), jnp.float32))().shape
+    (4,)
+    """
     return samplers.normal(_next("stateful_normal"), shape, dtype)

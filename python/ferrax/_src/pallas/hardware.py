@@ -71,12 +71,13 @@ _UNITS = {"mosaic_gpu": "of NVIDIA's GPUs", "tpu_sc": "of a TPU's sparse cores"}
 
 
 def _stub(module: str, name: str, instead: str) -> Callable[..., NoReturn]:
-    def function(*args: object, **kwargs: object) -> NoReturn:
+    def function(*_args: object, **_kwargs: object) -> NoReturn:
         raise NotImplementedError(f"{module}.{name} is {_UNITS[module]} alone. {instead}.{at_user_line()}")
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
-        f"{_UNITS[module].capitalize()} alone. Errors: NotImplementedError, which says what to do: {instead}."
+        f"{_UNITS[module].capitalize()} alone. Errors: NotImplementedError, which says what to do: {instead}.\n\n"
+        f"    >>> callable({module}.{name})\n    True\n"
     )
     return function
 

@@ -71,6 +71,8 @@ def create_tensorcore_mesh(
 
     Errors: ValueError for both of them.
 
+    >>> from ferrax.experimental import pallas as pl
+    >>> from ferrax.experimental.pallas import tpu as pltpu
     >>> pltpu.create_tensorcore_mesh("core", num_cores=2).shape["core"]
     2
     """
@@ -84,6 +86,8 @@ def run_on_first_core(core_axis_name: str) -> Callable[[Callable[[], None]], Non
 
     Args: core_axis_name: the name of the axis. Errors: NameError outside of such a mesh.
 
+    >>> from ferrax.experimental import pallas as pl
+    >>> from ferrax.experimental.pallas import tpu as pltpu
     >>> def body(ref):
     ...     @pltpu.run_on_first_core("core")
     ...     def _():
@@ -118,6 +122,8 @@ def core_map(
 
     Errors: ValueError for a function that returns something.
 
+    >>> from ferrax.experimental import pallas as pl
+    >>> from ferrax.experimental.pallas import tpu as pltpu
     >>> ref = ferrax.new_ref(jnp.zeros(4))
     >>> @pl.core_map(pltpu.create_tensorcore_mesh("core", num_cores=4))
     ... def _():
@@ -174,6 +180,8 @@ def kernel(
 
     Errors: NotImplementedError for several meshes.
 
+    >>> from ferrax.experimental import pallas as pl
+    >>> from ferrax.experimental.pallas import tpu as pltpu
     >>> @pl.kernel(out_type=ferrax.ShapeDtypeStruct((2,), jnp.int32),
     ...            mesh=pltpu.create_tensorcore_mesh("core", num_cores=2))
     ... def double(x_ref, o_ref):

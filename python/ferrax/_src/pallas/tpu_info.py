@@ -22,11 +22,21 @@ _MIB = 1 << 20
 
 
 class LoweringException(Exception):  # noqa: N818
-    """What JAX raises where its compiler of TPU kernels fails; ferrax raises none."""
+    """What JAX raises where its compiler of TPU kernels fails; ferrax raises none.
+
+    >>> from ferrax.experimental.pallas import tpu as pltpu
+    >>> issubclass(pltpu.LoweringException, Exception)
+    True
+    """
 
 
 class ChipVersion(enum.Enum):
-    """The versions of TPUs. The text of one is its value, such as "v5e"."""
+    """The versions of TPUs. The text of one is its value, such as "v5e".
+
+    >>> from ferrax.experimental.pallas import tpu as pltpu
+    >>> pltpu.ChipVersion.TPU_V5P.supports_megacore
+    True
+    """
 
     TPU_V2 = "v2"
     TPU_V3 = "v3"
@@ -79,6 +89,10 @@ class TpuInfo:
       num_lanes, num_sublanes: of a vector register.
       mxu_column_size, num_mxus, num_accumulators: of the units that multiply matrices.
       the others: bytes of memories, bytes and operations in a second.
+
+    >>> from ferrax.experimental.pallas import tpu as pltpu
+    >>> pltpu.get_tpu_info_for_chip(pltpu.ChipVersion.TPU_V4, 2).is_megacore
+    True
     """
 
     chip_version: Any
@@ -172,6 +186,7 @@ def get_tpu_info_for_chip(chip_version: ChipVersion, num_tensor_cores_per_logica
 
     Errors: ValueError for more cores than one device has.
 
+    >>> from ferrax.experimental.pallas import tpu as pltpu
     >>> pltpu.get_tpu_info_for_chip(pltpu.ChipVersion.TPU_V5E, 1).vmem_capacity_bytes
     134217728
     """
@@ -223,6 +238,7 @@ def get_tpu_info() -> TpuInfo:
 
     Errors: NotImplementedError elsewhere: there is no TPU.
 
+    >>> from ferrax.experimental.pallas import tpu as pltpu
     >>> with pltpu.force_tpu_interpret_mode():
     ...     pltpu.get_tpu_info().num_lanes
     128

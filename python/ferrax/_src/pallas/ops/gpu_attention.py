@@ -33,6 +33,9 @@ class BlockSizes:
       block_q_dq, block_kv_dq: for derivatives by queries.
 
     Here keys are taken `block_k` at a time, in derivatives `block_kv_dkv`; queries all at once.
+
+    >>> attention.BlockSizes.get_default().block_k
+    128
     """
 
     block_q: int
@@ -171,6 +174,10 @@ def mha_reference(
     Args: q, k, v, segment_ids, sm_scale, causal: as for `mha`.
 
     Returns a float32 array of the shape of q. A query that sees no key gives NaN.
+
+    >>> x = jnp.ones((1, 4, 2, 8))
+    >>> attention.mha_reference(x, x, x, None, causal=True).shape
+    (1, 4, 2, 8)
     """
     return _reference(q, k, v, segment_ids, sm_scale, bool(causal))
 

@@ -73,6 +73,10 @@ def gqa(
 
     Errors: ValueError for shapes that do not fit; NotImplementedError where the output is not normalised and
     the sums are not returned.
+
+    >>> q, k = jnp.ones((2, 4, 8)), jnp.ones((2, 16, 2, 8))
+    >>> decode_attention.gqa(q, k, k, kv_seq_len=3).shape
+    (2, 4, 8)
     """
     if not normalize_output and not return_residuals:
         raise NotImplementedError("gqa: normalize_output=False goes with return_residuals=True, which has the sums")
@@ -117,6 +121,10 @@ def mqa_reference(
     """What `mqa` computes, with all logits at once and in float32.
 
     Args: q, k, v, start_idx, kv_seq_len, sm_scale, return_residuals, normalize_output: as for `mqa`.
+
+    >>> q, k = jnp.ones((2, 4, 8)), jnp.ones((2, 16, 2, 8))
+    >>> decode_attention.mqa_reference(q, k[:, :, 0], k[:, :, 0]).shape
+    (2, 4, 8)
     """
     return gqa_reference(
         q, jnp.asarray(k)[:, :, None], jnp.asarray(v)[:, :, None], start_idx, kv_seq_len, sm_scale, return_residuals,
@@ -131,6 +139,10 @@ def mha_reference(
     """What `gqa` computes where each head of queries has a head of keys, with all logits at once.
 
     Args: q, k, v, start_idx, kv_seq_len, sm_scale: as for `gqa`.
+
+    >>> q, k = jnp.ones((2, 4, 8)), jnp.ones((2, 16, 2, 8))
+    >>> decode_attention.mha_reference(q[:, :2], k, k).shape
+    (2, 2, 8)
     """
     return gqa_reference(q, k, v, start_idx, kv_seq_len, sm_scale)
 
@@ -142,6 +154,10 @@ def gqa_reference(
     """What `gqa` computes, with all logits at once and in float32.
 
     Args: q, k, v, start_idx, kv_seq_len, sm_scale, return_residuals, normalize_output: as for `gqa`.
+
+    >>> q, k = jnp.ones((2, 4, 8)), jnp.ones((2, 16, 2, 8))
+    >>> decode_attention.gqa_reference(q, k, k, kv_seq_len=3).shape
+    (2, 4, 8)
     """
     q, k, v = jnp.asarray(q), jnp.asarray(k), jnp.asarray(v)
     _check("gqa_reference", q, k, v)
@@ -198,6 +214,12 @@ def paged_attention(
     Returns an array of the type of q.
 
     Errors: ValueError for shapes and dtypes that do not fit.
+
+    >>> q, pages = jnp.ones((2, 4, 8)), jnp.ones((2, 6, 16, 8))
+    >>> table, lengths = jnp.array([[0, 3], [5, 1]]), jnp.array([20, 7])
+    >>> from ferrax.experimental.pallas.ops.gpu.paged_attention import paged_attention
+    >>> paged_attention(q, pages, pages, table, lengths).shape
+    (2, 4, 8)
     """
     q, k_pages, v_pages = jnp.asarray(q), jnp.asarray(k_pages), jnp.asarray(v_pages)
     block_tables = jnp.asarray(block_tables)
@@ -275,6 +297,11 @@ def paged_attention_reference(
       k, v: arrays `(batch, positions, key heads, features)`.
       lengths: int32 `(batch,)`, how many positions are seen; None: all.
       mask_value, attn_logits_soft_cap: as for `paged_attention`.
+
+    >>> q, k = jnp.ones((2, 4, 8)), jnp.ones((2, 16, 2, 8))
+    >>> from ferrax.experimental.pallas.ops.gpu.paged_attention import paged_attention_reference
+    >>> paged_attention_reference(q, k, k, jnp.array([3, 9])).shape
+    (2, 4, 8)
     """
     q, k, v = jnp.asarray(q), jnp.asarray(k), jnp.asarray(v)
     _check("paged_attention_reference", q, k, v)

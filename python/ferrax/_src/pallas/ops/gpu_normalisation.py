@@ -97,6 +97,9 @@ def layer_norm_reference(x: Any, weight: Any, bias: Any, *, eps: float = 1e-5) -
     """`layer_norm` of a variance that is the mean of squares less the square of the mean, in the dtype of x.
 
     Args: x: an array `(..., n)`; weight, bias: arrays `(n,)`; eps: what is added to the variance.
+
+    >>> layer_norm.layer_norm_reference(jnp.array([[1.0, 3.0]]), jnp.ones(2), jnp.zeros(2), eps=0.0)
+    Array([[-1.,  1.]], dtype=float32)
     """
     mean = jnp.mean(x, -1, keepdims=True)
     variance = jnp.maximum(0, jnp.mean(x * x, -1, keepdims=True) - mean * mean)
@@ -137,5 +140,8 @@ def rms_norm_reference(x: Any, weight: Any, bias: Any, *, eps: float = 1e-5) -> 
     """`rms_norm` in the dtype of x.
 
     Args: x: an array `(..., n)`; weight, bias: arrays `(n,)`; eps: what is added to the mean of squares.
+
+    >>> rms_norm.rms_norm_reference(jnp.array([[1.0, 7.0]]), jnp.ones(2), jnp.zeros(2), eps=0.0)
+    Array([[0.2, 1.4]], dtype=float32)
     """
     return x * lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + eps) * ranked(weight, x.ndim) + ranked(bias, x.ndim)

@@ -67,8 +67,8 @@ def gmm(
 
     Errors: ValueError for shapes and dtypes that do not fit, and for a tiling that knows no tiles.
 
-    >>> gmm(jnp.ones((4, 2)), jnp.ones((2, 2, 3)) * jnp.array([1.0, 10.0])[:, None, None],
-    ...     jnp.array([1, 3], jnp.int32))[:, 0]
+    >>> matrices = jnp.ones((2, 2, 3)) * jnp.array([1.0, 10.0])[:, None, None]
+    >>> megablox.gmm(jnp.ones((4, 2)), matrices, jnp.array([1, 3], jnp.int32))[:, 0]
     Array([ 2., 20., 20., 20.], dtype=float32)
     """
     lhs, rhs, group_sizes = jnp.asarray(lhs), jnp.asarray(rhs), jnp.asarray(group_sizes)
@@ -185,6 +185,10 @@ def tgmm(
       existing_out: array `(groups, k, n)` that is added; or None.
 
     Returns an array `(groups, k, n)`. Errors as `gmm`.
+
+    >>> from ferrax.experimental.pallas.ops.tpu.megablox.gmm import tgmm
+    >>> tgmm(jnp.ones((2, 4)), jnp.ones((4, 3)), jnp.array([1, 3], jnp.int32))[:, 0, 0]
+    Array([1., 3.], dtype=float32)
     """
     lhs, rhs, group_sizes = jnp.asarray(lhs), jnp.asarray(rhs), jnp.asarray(group_sizes)
     sizes = (lhs.shape[-1], lhs.shape[0], rhs.shape[-1])

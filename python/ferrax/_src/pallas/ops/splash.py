@@ -27,14 +27,24 @@ from ferrax._src.tree import tree_util
 
 
 class SegmentIds(NamedTuple):
-    """Segments of queries and of keys: a query sees keys of its own. Attributes: q: `(T,)`; kv: `(S,)`."""
+    """Segments of queries and of keys: a query sees keys of its own. Attributes: q: `(T,)`; kv: `(S,)`.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> sa.SegmentIds(jnp.array([0, 0, 1]), jnp.array([0, 1])).q.shape
+    (3,)
+    """
 
     q: Any
     kv: Any
 
 
 class QKVLayout(enum.IntEnum):
-    """Which axis of an array in a TPU's memory is the last: that of features or that of the sequence."""
+    """Which axis of an array in a TPU's memory is the last: that of features or that of the sequence.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> sa.QKVLayout.SEQ_MINOR.value
+    2
+    """
 
     HEAD_DIM_MINOR = 1
     SEQ_MINOR = 2
@@ -53,6 +63,10 @@ class BlockSizes:
 
     Here keys are taken `block_kv_compute` at a time, in derivatives `block_kv_dkv_compute`; queries all at
     once; derivatives need no sizes.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> sa.BlockSizes(128, 512).block_kv_compute
+    512
     """
 
     block_q: int
@@ -101,6 +115,13 @@ class SplashAttentionKernel:
     """Attention under a mask: a function of queries, keys and values, and a pytree of what the mask needs.
 
     `make_splash_mha` and such make it.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> mask = sa.MultiHeadMask([sa.CausalMask((4, 4))] * 2)
+    >>> x = jnp.ones((2, 4, 8))
+    >>> kernel = sa.make_splash_mha_single_device(mask)
+    >>> ferrax.vmap(kernel)(x[None], x[None], x[None]).shape
+    (1, 2, 4, 8)
     """
 
     def __init__(self, allowed: Any, places: Any, settings: Any) -> None:
@@ -253,12 +274,40 @@ def make_splash_mqa(
 
     Args: mask, block_sizes, save_residuals, mask_value, attn_logits_soft_cap, downcast_smem_data, head_shards,
     q_seq_shards, residual_checkpoint_name, interpret: as there.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> mask = sa.MultiHeadMask([sa.CausalMask((4, 4))] * 2)
+    >>> x = jnp.ones((2, 4, 8))
+    >>> sa.make_splash_mqa(mask, head_shards=1, q_seq_shards=1)(x, x[0], x[0]).shape
+    (2, 4, 8)
     """
     return _make(mask, block_sizes, True, save_residuals, mask_value, attn_logits_soft_cap)
 
 
-make_splash_mha_single_device = functools.partial(make_splash_mha, is_mqa=False, head_shards=1, q_seq_shards=1)
-make_splash_mqa_single_device = functools.partial(make_splash_mqa, head_shards=1, q_seq_shards=1)
+def make_splash_mha_single_device(mask: Any, **params: Any) -> SplashAttentionKernel:
+    """`make_splash_mha` on one device.
+
+    Args: mask, params: as for `make_splash_mha`, without the numbers of shards.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> x = jnp.ones((2, 4, 8))
+    >>> sa.make_splash_mha_single_device(np.ones((2, 4, 4), bool))(x, x, x).shape
+    (2, 4, 8)
+    """
+    return make_splash_mha(mask, **{"head_shards": 1, "q_seq_shards": 1, **params})
+
+
+def make_splash_mqa_single_device(mask: Any, **params: Any) -> SplashAttentionKernel:
+    """`make_splash_mqa` on one device.
+
+    Args: mask, params: as for `make_splash_mqa`, without the numbers of shards.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> x = jnp.ones((2, 4, 8))
+    >>> sa.make_splash_mqa_single_device(np.ones((2, 4, 4), bool))(x, x[0], x[0]).shape
+    (2, 4, 8)
+    """
+    return make_splash_mqa(mask, **{"head_shards": 1, "q_seq_shards": 1, **params})
 
 
 def attention_reference(
@@ -274,6 +323,11 @@ def attention_reference(
       segment_ids, sinks, mask_value, save_residuals, attn_logits_soft_cap: as for `SplashAttentionKernel`;
         sinks is a scalar here.
       custom_type: changes nothing: derivatives are those of the operations.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> x = jnp.ones((4, 8))
+    >>> splash_attention_kernel.attention_reference(jnp.ones((4, 4), bool), x, x, x, None).shape
+    (4, 8)
     """
     logits = jnp.asarray(q).astype(np.float32) @ jnp.asarray(k).astype(np.float32).T
     if attn_logits_soft_cap is not None:
@@ -316,10 +370,23 @@ def make_masked_mha_reference(mask: Mask | np.ndarray, backward_impl: str = "van
       mask: a `MultiHeadMask`, or booleans `(heads, T, S)`.
       backward_impl: "vanilla", "custom" or "custom_vanilla"; derivatives are the same.
       params: for `attention_reference`.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> mask = sa.MultiHeadMask([sa.CausalMask((4, 4))] * 2)
+    >>> x = jnp.ones((2, 4, 8))
+    >>> sa.make_masked_mha_reference(mask)(x, x, x).shape
+    (2, 4, 8)
     """
     return functools.partial(_reference, jnp.asarray(mask[:, :, :]), is_mqa=False, **params)
 
 
 def make_masked_mqa_reference(mask: Mask | np.ndarray, backward_impl: str = "vanilla", **params: Any) -> Callable:
-    """`make_masked_mha_reference` of keys that all heads share. Args: mask, backward_impl, params: as there."""
+    """`make_masked_mha_reference` of keys that all heads share. Args: mask, backward_impl, params: as there.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> mask = sa.MultiHeadMask([sa.CausalMask((4, 4))] * 2)
+    >>> x = jnp.ones((2, 4, 8))
+    >>> sa.make_masked_mqa_reference(mask)(x, x[0], x[0]).shape
+    (2, 4, 8)
+    """
     return functools.partial(_reference, jnp.asarray(mask[:, :, :]), is_mqa=True, **params)

@@ -32,6 +32,11 @@ class MaskInfo(NamedTuple):
         None then.
       is_dynamic_mask: True for an array that is known when attention runs: there is a partial block for
         every block then.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> masks = sa.MultiHeadMask((sa.CausalMask((4, 4)),))
+    >>> splash_attention_mask_info.process_mask(masks, (2, 2))[0].data_next.tolist()
+    [[[0, 0], [0, 1]]]
     """
 
     data_next: Any
@@ -179,8 +184,9 @@ def process_mask(
 
     Errors: ValueError for blocks and shards that do not divide the mask.
 
-    >>> masks = mask.MultiHeadMask((mask.CausalMask((4, 4)),))
-    >>> info.process_mask(masks, (2, 2))[0].block_mask.tolist()
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> masks = sa.MultiHeadMask((sa.CausalMask((4, 4)),))
+    >>> splash_attention_mask_info.process_mask(masks, (2, 2))[0].block_mask.tolist()
     [[[1, 0], [2, 1]]]
     """
     return _processed(
@@ -197,6 +203,11 @@ def process_mask_dkv(
     Args: mask, block_shape, is_dkv, downcast_smem_data, head_shards, q_seq_shards, shrink_grid: as for `process_mask`.
 
     Returns and errors as there. Partial blocks are transposed; blocks of queries are numbered in their shard.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> masks = sa.MultiHeadMask((sa.CausalMask((4, 4)),))
+    >>> splash_attention_mask_info.process_mask_dkv(masks, (2, 2))[0].block_mask.tolist()
+    [[[1, 0], [2, 1]]]
     """
     return _processed(
         mask, tuple(block_shape), bool(is_dkv), downcast_smem_data, head_shards, q_seq_shards, shrink_grid
@@ -256,6 +267,9 @@ def process_dynamic_mask(
     Returns `(info, None)`; its `partial_mask_blocks` are all blocks, `(heads, rows, columns, queries, keys)`.
 
     Errors: ValueError for another dtype, and for blocks and shards that do not divide the mask.
+
+    >>> splash_attention_mask_info.process_dynamic_mask(jnp.tri(4, dtype=bool)[None], (2, 2))[0].block_mask.tolist()
+    [[[1, 0], [2, 1]]]
     """
     return _dynamic(mask, block_shape, bool(is_dkv), downcast_smem_data, head_shards, q_seq_shards)
 
@@ -267,6 +281,9 @@ def process_dynamic_mask_dkv(
     """`process_dynamic_mask` for derivatives by keys and values, see `process_mask_dkv`.
 
     Args: mask, block_shape, is_dkv, downcast_smem_data, head_shards, q_seq_shards, shrink_grid: as there.
+
+    >>> splash_attention_mask_info.process_dynamic_mask_dkv(jnp.tri(4, dtype=bool)[None], (2, 2))[0].block_mask.tolist()
+    [[[1, 0], [2, 1]]]
     """
     return _dynamic(mask, block_shape, bool(is_dkv), downcast_smem_data, head_shards, q_seq_shards)
 

@@ -14,7 +14,12 @@ import numpy as np
 
 
 class Mask:
-    """What a query sees, as a function of slices of queries and of keys. Masks combine by `&` and `|`."""
+    """What a query sees, as a function of slices of queries and of keys. Masks combine by `&` and `|`.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> (sa.CausalMask((4, 4)) & sa.FullMask((4, 4)))[0:1, :]
+    array([[ True, False, False, False]])
+    """
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -49,14 +54,30 @@ class _Both(Mask):
 
 
 class LogicalOr(_Both):
-    """What one of two masks of one shape shows. Args: left, right: the masks."""
+    """What one of two masks of one shape shows.
+
+    Args: left, right: the masks.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> both = splash_attention_mask.LogicalOr(sa.CausalMask((2, 2)), sa.NumpyMask(np.eye(2, dtype=bool)))
+    >>> int(both[:, :].sum())
+    3
+    """
 
     def __getitem__(self, idx: Any) -> np.ndarray:
         return self.left[idx] | self.right[idx]
 
 
 class LogicalAnd(_Both):
-    """What both of two masks of one shape show. Args: left, right: the masks."""
+    """What both of two masks of one shape show.
+
+    Args: left, right: the masks.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> both = splash_attention_mask.LogicalAnd(sa.CausalMask((2, 2)), sa.NumpyMask(np.eye(2, dtype=bool)))
+    >>> int(both[:, :].sum())
+    2
+    """
 
     def __getitem__(self, idx: Any) -> np.ndarray:
         return self.left[idx] & self.right[idx]
@@ -69,6 +90,10 @@ class MultiHeadMask(Mask):
     Args: masks: masks of one shape, none of them a `MultiHeadMask`.
 
     It is indexed by a head, or a slice of heads, and two slices.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> sa.MultiHeadMask([sa.CausalMask((4, 4)), sa.FullMask((4, 4))]).shape
+    (2, 4, 4)
     """
 
     masks: Sequence[Mask] = dataclasses.field(hash=False)
@@ -152,7 +177,8 @@ class CausalMask(_Rule):
       offset: negative, the first queries see nothing.
       shard_count: of which the square divides the queries.
 
-    >>> mask.CausalMask((4, 4))[0:2, 0:3]
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> sa.CausalMask((4, 4))[0:2, 0:3]
     array([[ True, False, False],
            [ True,  True, False]])
     """
@@ -173,6 +199,10 @@ class ChunkedCausalMask(_Rule):
       shape: `(queries, keys)`.
       chunk_size: how long a chunk is. Errors: ValueError unless it is positive.
       shard_count: of which the square divides the queries.
+
+    >>> splash_attention_mask.ChunkedCausalMask((4, 4), 2)[2:4, :]
+    array([[False, False,  True, False],
+           [False, False,  True,  True]])
     """
 
     def __init__(self, shape: tuple[int, int], chunk_size: int, shard_count: int = 1) -> None:
@@ -198,6 +228,10 @@ class LocalMask(_Rule):
       window_size: `(left, right)`, of which None is no bound.
       offset: how far queries begin behind the keys.
       shard_count: of which the square divides the queries.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> sa.LocalMask((4, 4), (1, 0), 0)[2:3, :]
+    array([[False,  True,  True, False]])
     """
 
     def __init__(
@@ -219,7 +253,12 @@ class LocalMask(_Rule):
 
 @dataclasses.dataclass
 class NumpyMask(Mask):
-    """A mask that is an array. Args: array: booleans `(queries, keys)`."""
+    """A mask that is an array. Args: array: booleans `(queries, keys)`.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> sa.NumpyMask(np.eye(2, dtype=bool)).shape
+    (2, 2)
+    """
 
     array: np.ndarray
 
@@ -243,7 +282,13 @@ class NumpyMask(Mask):
 
 @dataclasses.dataclass(frozen=True)
 class FullMask(Mask):
-    """Every query sees every key. Args: _shape: `(queries, keys)`, a tuple."""
+    """Every query sees every key. Args: _shape: `(queries, keys)`, a tuple.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> sa.FullMask((2, 2))[:, 0:1]
+    array([[ True],
+           [ True]])
+    """
 
     _shape: tuple[int, int]
 
@@ -264,19 +309,36 @@ class FullMask(Mask):
 
 
 def make_causal_mask(shape: tuple[int, int], offset: int = 0) -> np.ndarray:
-    """The booleans of `CausalMask`. Args: shape: `(queries, keys)`; offset: how far query 0 sees."""
+    """The booleans of `CausalMask`. Args: shape: `(queries, keys)`; offset: how far query 0 sees.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> sa.make_causal_mask((2, 2))
+    array([[ True, False],
+           [ True,  True]])
+    """
     return CausalMask(shape, offset)[:, :]
 
 
 def make_local_attention_mask(
     shape: tuple[int, int], window_size: tuple[int | None, int | None], *, offset: int = 0
 ) -> np.ndarray:
-    """The booleans of `LocalMask`. Args: shape: `(queries, keys)`; window_size, offset: as there."""
+    """The booleans of `LocalMask`. Args: shape: `(queries, keys)`; window_size, offset: as there.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> sa.make_local_attention_mask((2, 3), (0, 1))
+    array([[ True,  True, False],
+           [False,  True,  True]])
+    """
     return LocalMask(shape, window_size, offset)[:, :]
 
 
 def make_chunk_attention_mask(shape: tuple[int, int], chunk_size: int) -> np.ndarray:
-    """The booleans of `ChunkedCausalMask`. Args: shape: `(queries, keys)`; chunk_size: as there."""
+    """The booleans of `ChunkedCausalMask`. Args: shape: `(queries, keys)`; chunk_size: as there.
+
+    >>> splash_attention_mask.make_chunk_attention_mask((2, 2), 1)
+    array([[ True, False],
+           [False,  True]])
+    """
     return ChunkedCausalMask(shape, chunk_size)[:, :]
 
 
@@ -284,5 +346,9 @@ def make_random_mask(shape: tuple[int, int], sparsity: float, seed: int) -> np.n
     """Booleans of which a share is False, drawn by NumPy's legacy generator of this seed.
 
     Args: shape: `(queries, keys)`; sparsity: the share, from 0 to 1; seed: of the generator.
+
+    >>> from ferrax.experimental.pallas.ops.tpu import splash_attention as sa
+    >>> sa.make_random_mask((4, 4), 0.5, seed=0).shape
+    (4, 4)
     """
     return np.random.RandomState(seed).binomial(1, 1 - sparsity, shape).astype(np.bool_)

@@ -22,6 +22,11 @@ class SegmentIds(NamedTuple):
     """Segments of queries and of keys: a query sees keys of its own.
 
     Attributes: q: integers `(batch, T)`; kv: integers `(batch, S)`.
+
+    >>> x = jnp.ones((1, 2, 4, 8))
+    >>> ids = jnp.array([[0, 0, 1, 1]])
+    >>> flash_attention.flash_attention(x, x, x, segment_ids=flash_attention.SegmentIds(ids, ids)).shape
+    (1, 2, 4, 8)
     """
 
     q: Any
@@ -41,6 +46,9 @@ class BlockSizes:
     Here keys are taken `block_k` at a time, in derivatives `block_k_dkv`; queries all at once.
 
     Errors: ValueError where a block that is computed with does not divide the one that is fetched.
+
+    >>> flash_attention.BlockSizes(128, 512, 256, 1).has_backward_blocks
+    False
     """
 
     block_q: int
@@ -145,6 +153,10 @@ def mha_reference_no_custom_vjp(
       mask_value: what is added to logits that are not seen.
       save_residuals: whether to return `(out, l, m)`: of each row of logits the sum of exponentials less the
         maximum, and the maximum.
+
+    >>> x = jnp.ones((1, 2, 4, 8))
+    >>> flash_attention.mha_reference_no_custom_vjp(x, x, x).shape
+    (1, 2, 4, 8)
     """
     logits = jnp.einsum("bhtd,bhsd->bhts", q, k)
     if ab is not None:
@@ -173,6 +185,10 @@ def mha_reference(
     """`mha_reference_no_custom_vjp`, compiled.
 
     Args: q, k, v, ab, segment_ids, causal, mask_value, sm_scale: as there.
+
+    >>> x = jnp.ones((1, 2, 4, 8))
+    >>> flash_attention.mha_reference(x, x, x, None, causal=True).shape
+    (1, 2, 4, 8)
     """
     return _reference(q, k, v, ab, segment_ids, bool(causal), float(mask_value), float(np.asarray(sm_scale)))
 

@@ -23,7 +23,12 @@ MAX_INT8 = 127.5
 
 
 class QuantizedTensor(NamedTuple):
-    """An array as int8 and scales. Attributes: weight: int8 `(..., n)`; scales: `(..., 1)`."""
+    """An array as int8 and scales. Attributes: weight: int8 `(..., n)`; scales: `(..., 1)`.
+
+    >>> x = jnp.array([[0.5, -1.0]])
+    >>> quantization_utils.quantize_to_int8(x).scales
+    Array([[1.]], dtype=float32)
+    """
 
     weight: Any
     scales: Any
@@ -33,6 +38,10 @@ def to_int8(x: Any, h: Any) -> Any:
     """`x` in parts of `h / 127.5`, rounded.
 
     Args: x: a floating-point array; h: an array that broadcasts to it, the largest magnitude.
+
+    >>> x = jnp.array([[0.5, -1.0]])
+    >>> quantization_utils.to_int8(x, 1.0)
+    Array([[  64, -128]], dtype=int8)
     """
     return jnp.int8(jnp.rint(x * (MAX_INT8 / h)))
 
@@ -41,12 +50,20 @@ def from_int8(x: Any, h: Any, dtype: DTypeLike = dtypes.bfloat16) -> Any:
     """What `to_int8` was given, as far as int8 holds it.
 
     Args: x: an int8 array; h: the largest magnitude; dtype: the dtype to compute in.
+
+    >>> quantization_utils.from_int8(jnp.int8([51]), 1.0, jnp.float32)
+    Array([0.4], dtype=float32)
     """
     return x.astype(dtype) * h / MAX_INT8
 
 
 def get_quantization_scales(x: Any) -> Any:
-    """The largest magnitude along the last axis, whose length becomes 1. Args: x: a floating-point array."""
+    """The largest magnitude along the last axis, whose length becomes 1. Args: x: a floating-point array.
+
+    >>> x = jnp.array([[0.5, -1.0]])
+    >>> quantization_utils.get_quantization_scales(x)
+    Array([[1.]], dtype=float32)
+    """
     return jnp.max(jnp.abs(x), axis=-1, keepdims=True)
 
 
@@ -54,14 +71,19 @@ def quantize_to_int8(x: Any) -> QuantizedTensor:
     """An array as int8 and scales along the last axis. Args: x: a floating-point array.
 
     >>> quantization_utils.quantize_to_int8(jnp.array([[0.5, -1.0]])).weight
-    Array([[ 64, -128]], dtype=int8)
+    Array([[  64, -128]], dtype=int8)
     """
     scales = get_quantization_scales(x)
     return QuantizedTensor(to_int8(x, scales), scales)
 
 
 def unquantize_from_int8(x: QuantizedTensor, dtype: DTypeLike = dtypes.bfloat16) -> Any:
-    """The array that int8 and scales stand for. Args: x: a `QuantizedTensor`; dtype: the dtype to compute in."""
+    """The array that int8 and scales stand for. Args: x: a `QuantizedTensor`; dtype: the dtype to compute in.
+
+    >>> x = jnp.array([[0.5, -1.0]])
+    >>> quantization_utils.unquantize_from_int8(quantization_utils.quantize_to_int8(x)).shape
+    (1, 2)
+    """
     return from_int8(x.weight, x.scales, dtype)
 
 
@@ -86,6 +108,12 @@ def paged_attention(
     Returns an array of the type of q; 0 where the length is 0.
 
     Errors: ValueError for shapes and dtypes that do not fit, and for what two cores cannot share.
+
+    >>> q, pages = jnp.ones((2, 4, 8)), jnp.ones((2, 6, 16, 8))
+    >>> table, lengths = jnp.array([[0, 3], [5, 1]]), jnp.array([20, 7])
+    >>> from ferrax.experimental.pallas.ops.tpu.paged_attention import paged_attention
+    >>> paged_attention(q, pages, pages, lengths, table, pages_per_compute_block=2).shape
+    (2, 4, 8)
     """
     pages, scales = [], []
     for each in (k_pages, v_pages):
@@ -122,6 +150,11 @@ def grouped_query_attention_reference(
       debug: whether to print logits and weights.
 
     Errors: ValueError for shapes that do not fit.
+
+    >>> from ferrax.experimental.pallas.ops.tpu.paged_attention import util
+    >>> q, k = jnp.ones((2, 4, 8)), jnp.ones((2, 2, 16, 8))
+    >>> util.grouped_query_attention_reference(q, k, k, jnp.array([3, 9])).shape
+    (2, 4, 8)
     """
     k, v = (
         unquantize_from_int8(x, np.float32) if isinstance(x, QuantizedTensor) else x for x in (k_pages, v_pages)
