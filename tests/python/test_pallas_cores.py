@@ -296,3 +296,13 @@ def test_arrays_that_kernels_capture_and_refs_that_are_no_arrays():
     call = pl.pallas_call(lambda x, o, p: None, [shape(4), shape(4)], out_specs=specs)
     with pytest.raises(ValueError, match="Pytree for `out_specs`"):
         call(array)
+
+
+def test_refs_are_printed_as_what_they_hold(capfd):
+    def kernel(x, o):
+        pl.debug_print("x = ", x)
+        o[...] = x[...]
+
+    pl.pallas_call(kernel, shape(2))(np.array([1, 2], FLOAT)).block_until_ready()
+    ferrax.effects_barrier()
+    assert "x = [1. 2.]" in capfd.readouterr().out
