@@ -33,6 +33,7 @@ class _State(threading.local):
         self.mesh: tuple = _NO_MESH
         self.spmd: tuple = ()
         self.devices: Hashable | None = None
+        self.indices: dict[int, object] = {}
 
 
 _state = _State()
@@ -82,6 +83,28 @@ def named_axis(name, size):
 def named_axes_of(pairs):
     """A context in which the axes of these pairs of name and size are mapped over; None: none."""
     return _within((*_state.axes, *((name, int(size)) for name, size in pairs or ())), _state.manual)
+
+
+@contextlib.contextmanager
+def at(indices):
+    """A context in which the index on these axes, by name, is known: a traced scalar, which programs that are
+    kept do not hold."""
+    before = _state.indices
+    _state.indices = before | {_place(name): index for name, index in indices.items()}
+    try:
+        yield
+    finally:
+        _state.indices = before
+
+
+def index_of(name):
+    """The index on the innermost axis of this name where it is known, else None."""
+    return _state.indices.get(_place(name)) if _state.indices else None
+
+
+def _place(name):
+    """How far from the outside the innermost axis of a name is."""
+    return max((number for number, (axis, _) in enumerate(_state.axes) if axis == name), default=-1)
 
 
 def no_axes():

@@ -10,6 +10,7 @@ import operator
 from collections.abc import Sequence
 
 from ferrax._core import Array
+from ferrax._src import state
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error, is_concrete, traced_values
 from ferrax._src.core.mesh import Mesh
@@ -29,12 +30,14 @@ def is_int_tuple(values) -> bool:
 
 
 def operand(x, name: str, position: int = 0) -> Array:
-    """``x`` as an array or tracer; scalars keep their weak type; lists raise TypeError."""
+    """``x`` as an array or tracer; scalars keep their weak type; lists raise TypeError, refs ValueError."""
     if isinstance(x, Array):
         return x
     try:
         return as_array(x)
     except TypeError as error:
+        if type(x) is state.Ref:
+            raise ValueError(f"{name} takes arrays, got {x!r} at position {position}: read it with [...]") from None
         raise TypeError(
             f"Error interpreting argument to {name} as an array value. The problematic value is "
             f"of type {type(x)} and was passed to {name} at position {position}."

@@ -42,10 +42,10 @@ def dot_general(
             "dot_general", out_sharding, dot_general, lhs, rhs, dimension_numbers, precision,
             preferred_element_type,
         )  # fmt: skip
+    lhs, rhs = _operand(lhs, "dot_general", 0), _operand(rhs, "dot_general", 1)
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     lhs_contract, rhs_contract = _int_tuple(lhs_contract), _int_tuple(rhs_contract)
     lhs_batch, rhs_batch = _int_tuple(lhs_batch), _int_tuple(rhs_batch)
-    lhs, rhs = _operand(lhs, "dot_general", 0), _operand(rhs, "dot_general", 1)
     for side, x, batch, contract in (
         ("lhs", lhs, lhs_batch, lhs_contract),
         ("rhs", rhs, rhs_batch, rhs_contract),

@@ -234,6 +234,9 @@ def axis_index(axis_name: Any) -> Array:
 
 
 def _own_index(name):
+    known = named_axes.index_of(name)
+    if known is not None:
+        return known
     return _differing(bind("axis_index", (), {"axis_name": named_axes.text(name)}), [name])
 
 

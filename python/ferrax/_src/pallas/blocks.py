@@ -255,8 +255,15 @@ def without_captured(program, captured, function, message):
 
     Errors: ValueError if the function closes over traced values or arrays.
     """
-    own = {_memory(x) for x in _reachable(function) if isinstance(x, core.Array)}
-    outside = [x for x in captured if isinstance(x, core.Tracer) or _memory(x) in own]
+    own = list(_reachable(function))
+    known = {_memory(x) for x in own if isinstance(x, core.Array)}
+    # NumPy's arrays become constants of their own.
+    arrays = [x for x in own if isinstance(x, np.ndarray)]
+    outside = [
+        x
+        for x in captured
+        if isinstance(x, core.Tracer) or _memory(x) in known or any(_is_copy(x, array) for array in arrays)
+    ]
     if outside:
         types = [core.typeof(x).str_short(short_dtypes=True) for x in outside]
         raise ValueError(f"{message} [{', '.join(types)}].{at_user_line()}")
@@ -268,6 +275,10 @@ def _memory(array):
     if isinstance(array, core.Tracer):
         return None
     return array.unsafe_buffer_pointer() if len(array.devices()) == 1 else id(array)
+
+
+def _is_copy(x, array):
+    return x.shape == array.shape and np.array_equal(x, array)
 
 
 def _reachable(function):

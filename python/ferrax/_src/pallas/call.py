@@ -233,7 +233,6 @@ def pallas_call(
             raise TypeError(f"pallas_call: out_shape is of what has a shape and a dtype, got {out!r}")
     outs = [core.ShapeDtypeStruct(*core.abstract_type(out)[:2]) for out in outs]
     out_names = _paths("outputs", shapes)
-    specs_out = spread(_as_tuple(given.out_specs, shapes), out_tree, len(outs), "out")
     scratch, scratch_tree = tree_util.tree_flatten(given.scratch_shapes, is_leaf=_is_memory)
     scratch = [_memory(x) for x in scratch]
 
@@ -269,6 +268,7 @@ def pallas_call(
         if call is None:
             rest = tree_util.tree_structure(args[count:])
             specs_in = spread(_as_tuple(given.in_specs, args[count:]), rest, len(leaves) - first, "in")
+            specs_out = spread(_as_tuple(given.out_specs, shapes), out_tree, len(outs), "out")
             settings = getattr(interpret, "settings", contextlib.nullcontext)
             with settings():
                 call = Call(

@@ -108,7 +108,13 @@ def split(values, sizes):
     return values[: len(sizes)], now, list(rest)
 
 
-def names(axes, sizes):
-    """A context in which `lax.axis_size` knows the named axes of a grid, if there are any."""
-    pairs = [(name, size) for name, size in zip(axes, sizes) if name is not None]
-    return named_axes.named_axes_of(pairs) if pairs else contextlib.nullcontext()
+@contextlib.contextmanager
+def names(axes, sizes, ids):
+    """A context in which `lax.axis_size` and `lax.axis_index` know the named axes of a grid, if there are any."""
+    named = [number for number, name in enumerate(axes) if name is not None]
+    if not named:
+        yield
+        return
+    pairs = [(axes[number], sizes[number]) for number in named]
+    with named_axes.named_axes_of(pairs), named_axes.at({axes[number]: ids[number] for number in named}):
+        yield

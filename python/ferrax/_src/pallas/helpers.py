@@ -228,14 +228,14 @@ def empty_ref_like(x: Any) -> Any:
 def debug_print(fmt: str, *args: Any) -> None:
     """Prints when a step runs, as `ferrax.debug.print` does. The steps of a kernel that prints run in order.
 
-    Args: fmt: a format; args: what goes into its fields; without fields they follow the text.
+    Args: fmt: a format; args: what goes into its fields, of refs what they hold; without fields they follow the text.
 
     >>> def kernel(x_ref):
     ...     pl.debug_print("x = {}", x_ref[0])
     """
     if args and "{" not in fmt:
         fmt = fmt + " ".join("{}" for _ in args)
-    _debug_print(fmt, *args)
+    _debug_print(fmt, *(x[...] if isinstance(x, Ref) else x for x in args))
 
 
 def debug_check(condition: Any, message: str) -> None:

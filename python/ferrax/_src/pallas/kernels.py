@@ -18,6 +18,7 @@ from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.primitives import apply_program
 from ferrax._src.pallas import grid
 from ferrax._src.pallas.blocks import without_captured
+from ferrax._src.pallas.generator import generator
 from ferrax._src.state import new_ref
 from ferrax._src.tracing import staging
 from ferrax._src.tree import tree_util
@@ -42,7 +43,7 @@ class Kernel:
             ids, now, held = grid.split(values, sizes)
             refs = [new_ref(value) for value in held]
             args, kwargs = unflatten(refs)
-            with grid.frame(ids, now), grid.names(names, sizes):
+            with grid.frame(ids, now), grid.names(names, sizes, ids), generator():
                 result = function(*args, **kwargs)
             if result is not None:
                 raise ValueError(

@@ -23,7 +23,7 @@ from ferrax._src.numpy.conditional import where
 from ferrax._src.numpy.joining import block
 from ferrax._src.numpy.rearrangement import roll as _roll
 from ferrax._src.numpy.ref_views import _bitcast
-from ferrax._src.pallas import grid as grids, run
+from ferrax._src.pallas import grid as grids, run, tpu_info
 from ferrax._src.pallas.blocks import Operand, spread
 from ferrax._src.pallas.helpers import cdiv
 from ferrax._src.pallas.specs import (
@@ -243,7 +243,8 @@ def force_tpu_interpret_mode(params: InterpretParams | None = None) -> Iterator[
     ...     pl.pallas_call(lambda x_ref, o_ref: o_ref.set(x_ref[...]), jnp.zeros(2))(jnp.ones(2))
     Array([1., 1.], dtype=float32)
     """
-    yield
+    with tpu_info.taken_for_tpu():
+        yield
 
 
 def set_tpu_interpret_mode(params: InterpretParams | None = None) -> None:
@@ -253,6 +254,7 @@ def set_tpu_interpret_mode(params: InterpretParams | None = None) -> None:
 
     >>> pltpu.set_tpu_interpret_mode()
     """
+    tpu_info.set_taken_for_tpu(True)
 
 
 def reset_tpu_interpret_mode_state() -> None:
@@ -287,7 +289,6 @@ def _only_tpu(name: str, instead: str) -> Callable[..., NoReturn]:
     return function
 
 
-get_tpu_info = _only_tpu("get_tpu_info", "There is no TPU: sizes of blocks are free here.")
 get_barrier_semaphore = _only_tpu("get_barrier_semaphore", "Steps run one after another: no barrier is needed.")
 core_barrier = _only_tpu("core_barrier", "Steps run one after another: no barrier is needed.")
 matmul_push_rhs = _only_tpu("matmul_push_rhs", "Use jnp.dot.")

@@ -40,6 +40,7 @@ from ferrax._src.pallas.helpers import (
     when as when,
     with_scoped as with_scoped,
 )
+from ferrax._src.pallas.mesh import core_map as core_map, kernel as kernel
 from ferrax._src.pallas.specs import (
     ANY as ANY,
     HOST as HOST,

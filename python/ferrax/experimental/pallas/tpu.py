@@ -8,7 +8,20 @@ from ferrax._src.pallas.copies import (
     make_async_remote_copy as make_async_remote_copy,
     sync_copy as sync_copy,
 )
+from ferrax._src.pallas.einshape import einshape as einshape
+from ferrax._src.pallas.generator import (
+    prng_random_bits as prng_random_bits,
+    prng_seed as prng_seed,
+    stateful_bernoulli as stateful_bernoulli,
+    stateful_bits as stateful_bits,
+    stateful_normal as stateful_normal,
+    stateful_uniform as stateful_uniform,
+)
 from ferrax._src.pallas.masked import load as load, store as store
+from ferrax._src.pallas.mesh import (
+    create_tensorcore_mesh as create_tensorcore_mesh,
+    run_on_first_core as run_on_first_core,
+)
 from ferrax._src.pallas.specs import (
     PrefetchScalarGridSpec as PrefetchScalarGridSpec,
     dma_semaphore as dma_semaphore,
@@ -27,7 +40,6 @@ from ferrax._src.pallas.tpu import (
     emit_pipeline as emit_pipeline,
     force_tpu_interpret_mode as force_tpu_interpret_mode,
     get_barrier_semaphore as get_barrier_semaphore,
-    get_tpu_info as get_tpu_info,
     is_tpu_device as is_tpu_device,
     matmul_acc_lhs as matmul_acc_lhs,
     matmul_pop as matmul_pop,
@@ -43,6 +55,13 @@ from ferrax._src.pallas.tpu import (
     trace_value as trace_value,
     unpack_elementwise as unpack_elementwise,
     with_memory_space_constraint as with_memory_space_constraint,
+)
+from ferrax._src.pallas.tpu_info import (
+    ChipVersion as ChipVersion,
+    LoweringException as LoweringException,
+    TpuInfo as TpuInfo,
+    get_tpu_info as get_tpu_info,
+    get_tpu_info_for_chip as get_tpu_info_for_chip,
 )
 
 VMEM, VMEM_SHARED, SMEM, CMEM, SEMAPHORE, HBM = MemorySpace

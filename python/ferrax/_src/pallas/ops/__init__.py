@@ -1,0 +1,1 @@
+"""Attention, normalisation and products under the names of JAX's kernels for GPUs and TPUs: `pallas.ops`."""

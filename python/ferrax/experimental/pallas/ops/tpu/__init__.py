@@ -1,0 +1,1 @@
+"""``ferrax.experimental.pallas.ops.tpu``: what JAX has as kernels for TPUs; here for any device."""
