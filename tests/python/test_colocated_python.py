@@ -8,7 +8,11 @@ import pytest
 
 import ferrax
 import ferrax.numpy as jnp
-from ferrax.experimental.colocated_python import colocated_cpu_devices, colocated_python, colocated_python_class
+from ferrax.experimental.colocated_python import (
+    colocated_cpu_devices,
+    colocated_python,
+    colocated_python_class,
+)
 
 CPU = ferrax.devices("cpu")
 

@@ -98,9 +98,9 @@ def test_names_warn_and_others_are_explained():
         with pytest.warns(DeprecationWarning, match=name):
             getattr(module, name)
     with pytest.raises(AttributeError, match="not by XLA"):
-        ferrax.interpreters.pxla.create_compile_options
+        _ = ferrax.interpreters.pxla.create_compile_options
     with pytest.raises(AttributeError, match="need not be called"):
-        importlib.import_module("ferrax.cloud_tpu_init").cloud_tpu_init
+        _ = importlib.import_module("ferrax.cloud_tpu_init").cloud_tpu_init
 
 
 def test_values_of_core():

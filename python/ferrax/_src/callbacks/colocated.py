@@ -1,7 +1,7 @@
 """`ferrax.experimental.colocated_python`: Python functions that run where arrays are.
 
-Arrays are in the memory of the process that runs the function, so that it is called as it is, with the arrays; nothing is
-pickled. What JAX's functions check is checked: that a device is known, and that arguments and results are of the
+Arrays are in the memory of the process that runs the function, so that it is called as it is, with the arrays; nothing
+is pickled. What JAX's functions check is checked: that a device is known, and that arguments and results are of the
 types that were said. In functions being traced it is a callback, for which the types of the results have to be said.
 Cost: that of a call.
 """
@@ -123,8 +123,9 @@ class _Callable:
         return found
 
     def specialize(
-        self, in_specs: Any = None, out_specs_fn: Callable[..., Any] | None = None, devices: Sequence[Device] | None = None
-    ) -> _Callable:
+        self, in_specs: Any = None, out_specs_fn: Callable[..., Any] | None = None,
+        devices: Sequence[Device] | None = None,
+    ) -> _Callable:  # fmt: skip
         """The function, of which more is said; each of these can be said once.
 
         Args:
@@ -149,8 +150,8 @@ def colocated_python(fun: Callable[..., Any]) -> Any:
 
     Args: fun: a function of pytrees of arrays that returns such a tree.
 
-    Returns: a function with a method `specialize(in_specs, out_specs_fn, devices)`, which says the types of arguments and
-    results, and the devices.
+    Returns: a function with a method `specialize(in_specs, out_specs_fn, devices)`, which says the types of arguments
+    and results, and the devices.
 
     Errors: of the function ValueError if it has no arguments and no devices, or arguments or results are of other types
     than was said; TypeError where it is traced and the types of its results were not said.
@@ -180,8 +181,8 @@ class _Holder:
 
 
 class _Method:
-    """A method of a wrapper: bound, it is a function that runs where its arguments are. An attribute of the object's own
-    comes before it."""
+    """A method of a wrapper: bound, it is a function that runs where its arguments are. An attribute of the object's
+    own comes before it."""
 
     def __init__(self, method):
         self._method = method

@@ -109,7 +109,14 @@ def array_mapping_to_axis_resources(array_mapping: Mapping[Hashable, int]) -> Pa
 
 
 class _NoPrograms:
-    """The place of a module of JAX's runtime, whose functions raise NotImplementedError when they are called."""
+    """The place of a module of JAX's runtime, whose functions raise NotImplementedError when they are called.
+
+    >>> from ferrax.extend.ifrt_programs import ifrt_programs
+    >>> ifrt_programs.make_xla_program("", None)
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: ifrt_programs.make_xla_program: programs run in the process that compiles them...
+    """
 
     def __getattr__(self, name):
         if name.startswith("__"):

@@ -4,8 +4,8 @@ Input: sequences `(batch, time, features)` of lengths that may differ, states `(
 and one vector of weights. Output: the states of the last layer at all times, and the last states of all layers. A
 bidirectional layer counts as two, forwards then backwards.
 
-The cell is Hochreiter's and Schmidhuber's (Neural Computation 9(8), 1997) with the forget gate of Gers, Schmidhuber and
-Cummins (Neural Computation 12(10), 2000). What a layer does to its input is one product for all times; a scan does the
+The cell is Hochreiter's and Schmidhuber's (Neural Computation 9(8), 1997) with the forget gate of Gers, Schmidhuber
+and Cummins (Neural Computation 12(10), 2000). What a layer does to its input is one product for all times; a scan does the
 rest, whose steps leave the state of a sequence alone beyond its length, so that the backward direction needs no reversed
 copies. Cost of a layer: `8 * batch * time * hidden * (features + hidden)` flops.
 """
@@ -210,8 +210,9 @@ def lstm_ref(
     (1, 2, 1)
     """
     _check(seq_lengths, dropout)
+    unpacked = W_ih, W_hh, b_ih, b_hh
     sizes = input_size, hidden_size, num_layers, bool(bidirectional)
-    return _jitted(x, h_0, c_0, W_ih, W_hh, b_ih, b_hh, seq_lengths, sizes, None)
+    return _jitted(x, h_0, c_0, *unpacked, seq_lengths, sizes, None)
 
 
 def lstm(

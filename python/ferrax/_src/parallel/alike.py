@@ -23,8 +23,11 @@ shard_alike_p = composite("shard_alike", lambda x, y: [x, y], multiple_results=T
 
 def _batch(size, axis_name, trace_type, args, dims, /):
     """What has no batch gets one: both are divided over the same axes, that of the batch too."""
-    args = [broadcast(x, (size,)) if dim is None else moveaxis(x, dim, 0) for x, dim in zip(args, dims)]
-    return shard_alike_p.bind(*args), [0, 0]
+
+    def first(x, dim):
+        return broadcast(x, (size,)) if dim is None else moveaxis(x, dim, 0)
+
+    return shard_alike_p.bind(*map(first, args, dims)), [0, 0]
 
 
 axis_primitive_batchers[shard_alike_p] = _batch

@@ -1,8 +1,8 @@
 """What programs say to XLA about how it should compile: fused functions, orders of steps, attributes of operations.
 
 Programs here are fused and ordered by ferrax's own compiler, so that values are those of the functions as they
-stand. What was said can be read from the programs: attributes of a function or of a value are parameters of an equation,
-those of a context a scope of names, which `as_text(debug_info=True)` shows.
+stand. What was said can be read from the programs: attributes of a function or of a value are parameters of an
+equation, those of a context a scope of names, which `as_text(debug_info=True)` shows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,12 @@ from ferrax._src.core import api_util
 from ferrax._src.core.devices import Space
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.placement import device_put
-from ferrax._src.core.primitives import apply_program, axis_primitive_batchers, primitive_jvps, primitive_transposes
+from ferrax._src.core.primitives import (
+    apply_program,
+    axis_primitive_batchers,
+    primitive_jvps,
+    primitive_transposes,
+)
 from ferrax._src.tracing import scopes, staging
 from ferrax._src.transforms.ad import Zero
 from ferrax._src.transforms.composites import composite
@@ -57,7 +62,8 @@ def fused(*, out_spaces: Sequence[Space]) -> Callable[[Callable[..., Any]], Call
         def within(*args):
             leaves, tree = tree_util.tree_flatten(f(*args))
             if len(leaves) != len(spaces):
-                raise ValueError(f"fused: {api_util.fun_place(f)} returned {len(leaves)} arrays for {len(spaces)} spaces")
+                name = api_util.fun_place(f)
+                raise ValueError(f"fused: {name} returned {len(leaves)} arrays for {len(spaces)} spaces")
             return tree.unflatten(map(device_put, leaves, spaces))
 
         return within
@@ -222,5 +228,6 @@ def set_xla_metadata(x: Any = None, **kwargs: Any) -> Any:
     """
     if x is None:
         return XlaMetadata(kwargs)
-    said = tuple(sorted(kwargs.items()))
-    return tree_util.tree_map(lambda leaf: xla_metadata_value_p.bind(leaf, xla_metadata_kvs=said), x)
+    leaves, tree = tree_util.tree_flatten(x)
+    said = {"xla_metadata_kvs": tuple(sorted(kwargs.items()))}
+    return tree.unflatten([xla_metadata_value_p.bind(leaf, **said) for leaf in leaves])

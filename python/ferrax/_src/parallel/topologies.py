@@ -57,8 +57,9 @@ def get_topology_desc(topology_name: str = "", platform: str | None = None, **kw
 
 
 def make_mesh(
-    topo: TopologyDescription, mesh_shape: Sequence[int], axis_names: tuple[str, ...], *, contiguous_submeshes: bool = False
-) -> Mesh:
+    topo: TopologyDescription, mesh_shape: Sequence[int], axis_names: tuple[str, ...], *,
+    contiguous_submeshes: bool = False,
+) -> Mesh:  # fmt: skip
     """A mesh of the devices of a topology.
 
     Args: topo: the topology; mesh_shape: how many devices along each axis; axis_names: their names;
@@ -74,20 +75,34 @@ def make_mesh(
 
 def _absent(name) -> NoReturn:
     raise NotImplementedError(
-        f"transfer.{name}: arrays are not sent outside of a group of processes; ferrax.distributed joins processes, whose "
-        "arrays ferrax.device_put moves, and ferrax.experimental.multihost_utils gathers"
+        f"transfer.{name}: arrays are not sent outside of a group of processes; ferrax.distributed joins processes, "
+        "whose arrays ferrax.device_put moves, and ferrax.experimental.multihost_utils gathers"
     )
 
 
 class TransferConnection:
-    """Not supported: NotImplementedError."""
+    """Not supported: NotImplementedError.
+
+    >>> from ferrax.experimental import transfer
+    >>> transfer.TransferConnection()
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: transfer.TransferConnection: arrays are not sent outside of a group of processes...
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         _absent("TransferConnection")
 
 
 class TransferServer:
-    """Not supported: NotImplementedError."""
+    """Not supported: NotImplementedError. See `TransferConnection`.
+
+    >>> from ferrax.experimental import transfer
+    >>> transfer.TransferServer()
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: transfer.TransferServer: arrays are not sent outside of a group of processes...
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         _absent("TransferServer")

@@ -1,7 +1,7 @@
 """`lobpcg_standard`: the largest eigenvalues of a Hermitian matrix that is known by its products.
 
-Locally optimal block preconditioned conjugate gradients, without a preconditioner (A. V. Knyazev, "Toward the optimal
-preconditioned eigensolver", SIAM J. Sci. Comput. 23(2), 2001). A step looks for the best vectors in the space of the
+Locally optimal block preconditioned conjugate gradients, without a preconditioner (Knyazev, SIAM J. Sci. Comput. 23(2),
+2001, 517-541). A step looks for the best vectors in the space of the
 present ones X, the directions P in which they last moved, and their residuals R.
 
 That space is given to the small eigenproblem by one orthonormal basis S, from a Householder factorisation of [X P R]
