@@ -5,9 +5,9 @@ and one vector of weights. Output: the states of the last layer at all times, an
 bidirectional layer counts as two, forwards then backwards.
 
 The cell is Hochreiter's and Schmidhuber's (Neural Computation 9(8), 1997) with the forget gate of Gers, Schmidhuber
-and Cummins (Neural Computation 12(10), 2000). What a layer does to its input is one product for all times; a scan does the
-rest, whose steps leave the state of a sequence alone beyond its length, so that the backward direction needs no reversed
-copies. Cost of a layer: `8 * batch * time * hidden * (features + hidden)` flops.
+and Cummins (Neural Computation 12(10), 2000). What a layer does to its input is one product for all times; a scan does
+the rest, whose steps leave the state of a sequence alone beyond its length, so that the backward direction needs no
+reversed copies. Cost of a layer: `8 * batch * time * hidden * (features + hidden)` flops.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def unpack_lstm_weights(
 def _layer(x, h, c, w_ih, w_hh, bias, valid, backwards, precision):
     """The states of one direction of one layer: of all times, `(time, batch, hidden)`, zero where not `valid`, and the
     last. `x` is `(time, batch, features)`."""
-    driven = jnp.matmul(x, w_ih.T, precision=precision) + bias
+    driven = jnp.matmul(x, w_ih.T, precision=precision) + bias[None, None, :]
 
     def step(state, now):
         h, c = state
@@ -162,7 +162,8 @@ def _run(x, h_0, c_0, w_ih, w_hh, b_ih, b_hh, seq_lengths, sizes, precision):
         )
     if seq_lengths.shape != x.shape[:1]:
         raise ValueError(f"lstm: expected {x.shape[0]} seq_lengths, got shape {seq_lengths.shape}")
-    valid = (jnp.arange(x.shape[1], dtype=jnp.int32)[:, None] < seq_lengths)[..., None]
+    times = jnp.arange(x.shape[1], dtype=jnp.int32)
+    valid = (times[:, None] < seq_lengths[None, :])[..., None]
     y = x.swapaxes(0, 1)
     last_h, last_c = [], []
     for layer in range(num_layers):

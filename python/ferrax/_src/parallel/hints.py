@@ -221,7 +221,7 @@ def set_xla_metadata(x: Any = None, **kwargs: Any) -> Any:
 
     >>> from ferrax.experimental.xla_metadata import set_xla_metadata
     >>> with set_xla_metadata(note="here"):
-    ...     print(ferrax.make_jaxpr(jnp.sin)(1.0).eqns[0].source_info.name_stack)
+    ...     print(ferrax.make_jaxpr(lambda x: x + 1)(1.0).eqns[0].source_info.name_stack)
     xla_metadata(note=here)
     >>> set_xla_metadata(jnp.ones(2), note="here")
     Array([1., 1.], dtype=float32)
