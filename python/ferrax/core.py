@@ -29,6 +29,7 @@ from ferrax._src.core.jaxpr import (
     subjaxprs,
 )
 from ferrax._src.core.primitives import Primitive
+from ferrax._src.interop import core_functions as _core_functions
 from ferrax._src.interop.value_classes import pytype_aval_mappings as _pytype_aval_mappings
 from ferrax._src.tracing.traces import Trace, eval_context
 
@@ -59,10 +60,20 @@ _absent = _make_absent(
 )  # fmt: skip
 
 
+# Names that JAX keeps for the time being, and that have no other place.
+_DEPRECATED = (
+    "OutputType", "abstract_token", "call", "concretization_function_error", "is_concrete",
+    "is_constant_dim", "is_constant_shape", "literalable_types", "no_axis_name",
+)  # fmt: skip
+
+
 def __getattr__(name):
     if name == "pytype_aval_mappings":
         warnings.warn(f"ferrax.core.{name} is deprecated.", DeprecationWarning, stacklevel=2)
         return _pytype_aval_mappings
+    if name in _DEPRECATED:
+        warnings.warn(f"ferrax.core.{name} is deprecated.", DeprecationWarning, stacklevel=2)
+        return getattr(_core_functions, name)
     if name not in _MOVED:
         return _absent(name)
     warnings.warn(

@@ -2,6 +2,7 @@
 
 from ferrax._src.base import public as _public
 from ferrax._src.parallel.multihost import (
+    ProcessFailureError,
     assert_equal,
     broadcast_one_to_all,
     global_array_to_host_local_array,
@@ -13,6 +14,7 @@ from ferrax._src.parallel.multihost import (
 )
 
 __all__ = [
+    "ProcessFailureError",
     "assert_equal",
     "broadcast_one_to_all",
     "global_array_to_host_local_array",

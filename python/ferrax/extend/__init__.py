@@ -4,6 +4,7 @@ from ferrax._src.base.absent import absent as _absent, group as _group
 from ferrax.extend import (
     backend as backend,
     core as core,
+    ifrt_programs as ifrt_programs,
     linear_util as linear_util,
     random as random,
     source_info_util as source_info_util,
@@ -12,7 +13,7 @@ from ferrax.extend import (
 __getattr__ = _absent(
     __name__,
     _group(
-        "mlir lowering ifrt_programs xla",
+        "mlir lowering xla",
         "programs are compiled by ferrax itself; lower primitives with "
         "ferrax.interpreters.mlir.lower_fun, and save programs with ferrax.export",
     )

@@ -5,6 +5,7 @@
 from ferrax._src.base import public as _public
 from ferrax._src.base.absent import absent as _absent, group as _group
 from ferrax._src.interop.extend_backend import (
+    backend_xla_version as backend_xla_version,
     backends as backends,
     clear_backends as clear_backends,
     clear_in_memory_compilation_cache as clear_in_memory_compilation_cache,
@@ -16,7 +17,7 @@ from ferrax._src.interop.extend_backend import (
 __getattr__ = _absent(
     __name__,
     _group(
-        "backend_xla_version get_compile_options ifrt_proxy register_backend_factory",
+        "get_compile_options ifrt_proxy register_backend_factory",
         "programs are compiled by ferrax itself, not by XLA, and the backends are those of "
         "ferrax.devices()",
     ),

@@ -49,11 +49,9 @@ INSTEAD = {
     "jax.experimental.EArray": "arrays are of dtypes that ferrax knows",
     "jax.experimental.primal_tangent_dtype": "tangents have the dtype of what they are of; "
     "jax.custom_jvp and jax.custom_vjp may compute with another",
-    "jax.experimental.colocated_python": "a program is one process; jax.pure_callback calls Python",
     "jax.export.symbolic_shape": "shapes are known when a function is exported: export it for each of them",
     "jax.export.symbolic_args_specs": "shapes are known when a function is exported: export it for each of them",
     "jax.export.SymbolicScope": "shapes are known when a function is exported: export it for each of them",
-    "jax.extend.ifrt_programs": "programs run in the process that compiles them",
     "jax.profiler": "there is no trace for XLA's profiler; `f.stats()` of a jitted function says what "
     "was compiled, and Python's profilers see the calls",
 }  # fmt: skip

@@ -648,6 +648,11 @@ def get_mesh() -> Mesh:
     return concrete_mesh()
 
 
+def entered_mesh() -> Mesh:
+    """The mesh of the innermost `with mesh`, or an empty one."""
+    return _state.entered[-1] if _state.entered else EMPTY_MESH
+
+
 def mesh_of_specs(entered: bool = True) -> Mesh | AbstractMesh:
     """The mesh that `PartitionSpec`s in the place of shardings refer to: that of `set_mesh` or
     `use_abstract_mesh` or, if it is `entered`, of `with mesh`; an empty one where there is none."""

@@ -9,6 +9,7 @@ from ferrax._src.core.devices import Client, Device, default_device, devices
 from ferrax._src.transforms.jit import clear_caches
 
 __all__ = [
+    "backend_xla_version",
     "backends",
     "clear_backends",
     "clear_in_memory_compilation_cache",
@@ -27,6 +28,17 @@ def backends() -> dict[str, Client]:
     ['cpu']
     """
     return {device.platform: device.client for device in devices()}
+
+
+def backend_xla_version(platform: str | Device | None = None) -> None:
+    """The version of XLA: None, for backends do not use it.
+
+    Args: platform: None, "cpu" or a device. Errors: RuntimeError for platforms that do not exist.
+
+    >>> ferrax.extend.backend.backend_xla_version() is None
+    True
+    """
+    get_backend(platform)
 
 
 def get_backend(platform: str | Device | None = None) -> Client:

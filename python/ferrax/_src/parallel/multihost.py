@@ -29,7 +29,7 @@ from ferrax._src.parallel.global_arrays import (
 from ferrax._src.tree import tree_util
 
 __all__ = [
-    "assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array",
+    "ProcessFailureError", "assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array",
     "host_local_array_to_global_array", "live_devices", "process_allgather",
     "reached_preemption_sync_point", "sync_global_devices",
 ]  # fmt: skip
@@ -293,6 +293,20 @@ def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspe
         return make_array_from_single_device_arrays(shape, sharding, [part for _, part in parts])
 
     return tree.unflatten([taken(leaf, NamedSharding(local, spec)) for leaf, spec in zip(leaves, specs)])
+
+
+class ProcessFailureError(Exception):
+    """Processes failed, and with them the set `failed_devices`. It is for programs that catch it: where a process ends,
+    MPI ends the others.
+
+    >>> from ferrax.experimental import multihost_utils
+    >>> multihost_utils.ProcessFailureError(set(ferrax.devices()[:0])).failed_devices
+    set()
+    """
+
+    def __init__(self, failed_devices: set[Any]) -> None:
+        super().__init__(f"processes failed, with the devices {failed_devices}")
+        self.failed_devices = failed_devices
 
 
 @contextlib.contextmanager

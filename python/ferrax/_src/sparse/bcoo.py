@@ -354,7 +354,15 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
 
 
 def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
-    """`bcoo_sum_duplicates` of the elements that are not zero."""
+    """The sparse array without elements that are zero: `bcoo_sum_duplicates` of the others.
+
+    Args: mat: BCOO array; nse: as for `bcoo_sum_duplicates`.
+
+    >>> from ferrax.experimental.sparse import bcoo
+    >>> m = bcoo.BCOO((jnp.array([0.0, 2.0]), jnp.array([[0], [1]])), shape=(2,))
+    >>> bcoo.bcoo_eliminate_zeros(m).data
+    Array([2.], dtype=float32)
+    """
     layout = _checked(mat)
     sparse = layout.parts(mat.shape)[1]
     keep = jnp.any(mat.data != 0, axis=tuple(range(layout.n_batch + 1, mat.data.ndim)))

@@ -21,6 +21,7 @@ from ferrax._src.sparse.base import Batched, JAXSparse, over_batches, sparse_pri
 from ferrax._src.sparse.bcoo import (
     BCOO,
     bcoo_dot_general,
+    bcoo_eliminate_zeros,
     bcoo_extract,
     bcoo_fromdense,
     bcoo_sum_duplicates,
@@ -302,6 +303,19 @@ def bcsr_extract(indices: ArrayLike, indptr: ArrayLike, mat: ArrayLike) -> Array
     Array([2., 3.], dtype=float32)
     """
     return bcsr_extract_p.bind(*(jnp.asarray(x) for x in (indices, indptr, mat)))
+
+
+def bcsr_eliminate_zeros(mat: BCSR, nse: int | None = None) -> BCSR:
+    """The sparse array without elements that are zero, and with at most one at each place.
+
+    Args: mat: BCSR array; nse: as for `bcoo_sum_duplicates`.
+
+    >>> from ferrax.experimental.sparse import BCSR, bcsr
+    >>> m = BCSR((jnp.array([0.0, 2.0]), jnp.array([0, 1]), jnp.array([0, 1, 2])), shape=(2, 2))
+    >>> bcsr.bcsr_eliminate_zeros(m).indptr
+    Array([0, 0, 1], dtype=int32)
+    """
+    return BCSR.from_bcoo(bcoo_eliminate_zeros(mat.to_bcoo(), nse=nse))
 
 
 def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:

@@ -9,6 +9,15 @@ from ferrax._src.core.typing import ArrayLike
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.systems import solve
 from ferrax._src.sparse.coo import CSR, csr_todense
+from ferrax._src.transforms.composites import composite
+
+
+def _solved(values, columns, starts, right, *, tol, reorder):
+    size = starts.shape[0] - 1
+    return solve(csr_todense(CSR((values, columns, starts), shape=(size, size))), right)
+
+
+spsolve_p = composite("spsolve", _solved)
 
 
 def spsolve(
@@ -50,4 +59,4 @@ def spsolve(
         raise ValueError(
             f"spsolve: data and b must have one dtype, got {values.dtype} and {right.dtype}"
         )
-    return solve(csr_todense(CSR((values, columns, starts), shape=(size, size))), right)
+    return spsolve_p.bind(values, columns, starts, right, tol=tol, reorder=reorder)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import errors
+from ferrax._src.core.avals import ShapeDtypeStruct
 from ferrax._src.core.global_array import GlobalArray
 from ferrax._src.core.jaxpr import ClosedJaxpr, jaxprs_in_params
 from ferrax._src.core.layout import Format, Order, dense, ordered
@@ -43,39 +44,38 @@ def check_compiler_options(options) -> None:
 
 
 class ArgInfo:
-    """Shape, dtype and donation of one argument.
+    """Shape, dtype and donation of one argument: its type `_aval`, and whether it is `donated`.
 
     >>> ferrax.jit(lambda x: x + 1).lower(1.0).args_info[0][0].donated
     False
     """
 
-    __slots__ = ("shape", "dtype", "donated")
+    __slots__ = ("_aval", "donated")
 
-    def __init__(self, shape: Any, dtype: Any, donated: Any) -> None:
-        self.shape = shape
-        self.dtype = dtype
+    def __init__(self, _aval: Any, donated: Any) -> None:
+        self._aval = _aval
         self.donated = donated
 
-    def __repr__(self) -> str:
-        return f"ArgInfo({np.dtype(self.dtype).name}{list(self.shape)}, donated={self.donated})"
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._aval.shape
 
+    @property
+    def dtype(self) -> Any:
+        return self._aval.dtype
 
-class OutInfo:
-    """Shape, dtype and, if it was said, sharding of one output.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ArgInfo) and (self._aval, self.donated) == (other._aval, other.donated)
 
-    >>> ferrax.jit(lambda x: x + 1).lower(jnp.zeros(3)).out_info.shape
-    (3,)
-    """
-
-    __slots__ = ("shape", "dtype", "sharding")
-
-    def __init__(self, shape: Any, dtype: Any, sharding: Any = None) -> None:
-        self.shape = shape
-        self.dtype = dtype
-        self.sharding = sharding
+    def __hash__(self) -> int:
+        return hash((self._aval, self.donated))
 
     def __repr__(self) -> str:
-        return f"OutInfo({np.dtype(self.dtype).name}{list(self.shape)})"
+        return f"ArgInfo(_aval={self._aval!r}, donated={self.donated})"
+
+
+# What stages say of a result.
+OutInfo = ShapeDtypeStruct
 
 
 # `permuted_program(program, in_orders, out_orders)`. Set by what knows layouts.
@@ -162,17 +162,21 @@ class _Stage:
         count = self.in_tree.num_leaves
         donated = self._donated or [False] * count
         infos = [
-            ArgInfo(shape, dtype, flag)
-            for (shape, dtype, *_), flag in zip(self._types.in_types[:count], donated)
+            ArgInfo(core.ShapedArray(*ty), flag)
+            for ty, flag in zip(self._types.in_types[:count], donated)
         ]
         return self.in_tree.unflatten(infos)
 
     @property
     def out_info(self):
-        """Shape, dtype and sharding of each output, in the outputs' tree. The sharding is what was said of the output,
-        else its explicit type; after compilation, where the output is."""
+        """A `ShapeDtypeStruct` for each output, in the outputs' tree. The sharding is what was said of the output,
+        else its explicit type; after compilation, where the output is and how it lies in memory."""
         types = self._types.out_types[: self.out_tree.num_leaves]
-        return self.out_tree.unflatten([OutInfo(ty[0], ty[1], where) for ty, where in zip(types, self._out_places())])
+        infos = [self._out_info(ty, where) for ty, where in zip(types, self._out_places())]
+        return self.out_tree.unflatten(infos)
+
+    def _out_info(self, ty, where):
+        return ShapeDtypeStruct(ty[0], ty[1], sharding=where)
 
     def _out_places(self) -> list[Any]:
         count = self.out_tree.num_leaves
@@ -208,6 +212,26 @@ class Traced(_Stage):
     def jaxpr(self) -> ClosedJaxpr:
         held = [] if self._refs is None else self._refs.read({}, self.fun_name)
         return ClosedJaxpr(self._program, self._captured + held)
+
+    @property
+    def out_avals(self) -> Any:
+        """The types of the outputs, in their tree."""
+        types = self._types.out_types[: self.out_tree.num_leaves]
+        return self.out_tree.unflatten([core.ShapedArray(*ty) for ty in types])
+
+    @property
+    def lojax(self) -> Traced:
+        """The function over arrays alone: itself, since a function of values of other types is traced as one of the
+        arrays that they are made of.
+
+        >>> traced = ferrax.jit(lambda x: x + 1).trace(1.0)
+        >>> traced.lojax is traced
+        True
+        """
+        return self
+
+    def _out_info(self, ty, where):
+        return ShapeDtypeStruct(ty[0], ty[1], sharding=where, weak_type=ty[2])
 
     def lower(self, *, lowering_platforms: Any = None, _private_parameters: Any = None) -> Lowered:
         """The next stage. `lowering_platforms` is None or names the CPU, the only platform."""
@@ -282,6 +306,18 @@ class Lowered(_Stage):
         compiled._typed = typed
         return compiled
 
+    def compiler_ir(self, dialect: str | None = None) -> Any:
+        """The program before it is optimised, as the native core has it: `text(0)` shows it.
+
+        Args: dialect: None, the only form. Errors: ValueError for another.
+
+        >>> ferrax.jit(lambda x: x + 1).lower(1.0).compiler_ir().text(0)
+        '{ lambda ; a:f32[]. let b:f32[] = add a 1.0:f32[] in (b,) }'
+        """
+        if dialect is not None:
+            raise ValueError(f"compiler_ir: programs have one form, which dialect=None means; got {dialect!r}")
+        return self._program
+
     def as_text(self, dialect: Any = None, *, debug_info: Any = False) -> str:
         """The optimised program as text, in its only `dialect`, which None means; with `debug_info`
         followed by a line for each operation, with its place in the user's code and the named scopes
@@ -326,6 +362,24 @@ class CompiledMemoryStats:
 
 def _costs(costs):
     return dict(zip(("flops", "transcendentals", "bytes accessed"), map(float, costs)))
+
+
+class _Executable(NamedTuple):
+    """What a compiled function runs: the types of its arguments and results, in order."""
+
+    in_avals: list[Any]
+    out_avals: list[Any]
+    call: Callable[..., Any]
+
+
+class _CallParams(NamedTuple):
+    """What `Compiled.call` needs to know. Arrays that a function closes over are the program's, no arguments."""
+
+    executable: _Executable
+    no_kwargs: bool
+    in_tree: Any
+    out_tree: Any
+    const_args: tuple[Any, ...]
 
 
 class Compiled(_Stage):
@@ -410,7 +464,7 @@ class Compiled(_Stage):
                 )
 
     def _out_places(self) -> list[Any]:
-        return self._places(1, self.out_tree.num_leaves)
+        return self._formats(1, self._types.out_types[: self.out_tree.num_leaves])
 
     def _places(self, side, count):
         known = self._shardings[side] if self._shardings else []
@@ -486,6 +540,29 @@ class Compiled(_Stage):
         results = over_processes(self._program, [*arrays, *self._captured], outs, len(self._captured))
         assert results is not None
         return results
+
+    @property
+    def _executable(self) -> _Executable:
+        types = self._types
+        count = self.in_tree.num_leaves
+        ins, outs = types.in_types[:count], types.out_types[: self.out_tree.num_leaves]
+        return _Executable([core.ShapedArray(*ty) for ty in ins], [core.ShapedArray(*ty) for ty in outs], self)
+
+    @property
+    def _params(self) -> _CallParams:
+        return _CallParams(self._executable, self._no_kwargs, self.in_tree, self.out_tree, ())
+
+    @staticmethod
+    def call(params: Any, *args: Any, **kwargs: Any) -> Any:
+        """The results for arguments, which `params` was compiled for: the call of a compiled function, as a function.
+
+        Args: params: the `_params` of a compiled function; args, kwargs: what that is called with.
+
+        >>> compiled = ferrax.jit(lambda x: x + 1).lower(1.0).compile()
+        >>> compiled.call(compiled._params, 2.0)
+        Array(3., dtype=float32, weak_type=True)
+        """
+        return params.executable.call(*args, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, tree = tree_util.tree_flatten((args, kwargs))

@@ -5,6 +5,7 @@ from ferrax._src.sparse.bcoo import (
     BCOO as BCOO,
     bcoo_dot_general as bcoo_dot_general,
     bcoo_dot_general_sampled as bcoo_dot_general_sampled,
+    bcoo_eliminate_zeros as bcoo_eliminate_zeros,
     bcoo_extract as bcoo_extract,
     bcoo_fromdense as bcoo_fromdense,
     bcoo_sort_indices as bcoo_sort_indices,

@@ -7,6 +7,7 @@ from ferrax._src.sparse.bcsr import (
     bcsr_concatenate as bcsr_concatenate,
     bcsr_dot_general as bcsr_dot_general,
     bcsr_dot_general_p as bcsr_dot_general_p,
+    bcsr_eliminate_zeros as bcsr_eliminate_zeros,
     bcsr_extract as bcsr_extract,
     bcsr_extract_p as bcsr_extract_p,
     bcsr_fromdense as bcsr_fromdense,
