@@ -1,10 +1,8 @@
-"""Types of values that are no arrays, and primitives over them, applied to values.
+"""Types of values that are no arrays.
 
-A class derives its types from `HiType` or `MutableHiType` and says by `register_hitype` which type a
-value has; a `HiPrimitive` says by `to_lojax` what it computes. Programs hold arrays alone: a primitive
-applied to values of a function that is being traced is refused, and so is a value of such a type as an
-argument of `jit`. A class whose values are to pass through transformations is registered as a tree of
-arrays instead (`ferrax.tree_util`).
+A class derives its types from `HiType` and says by `register_hitype` which type a value has. Programs hold arrays:
+where ferrax takes arguments and results apart, a value becomes the arrays that its type says (`lowering`), and in
+traced functions values are what the type makes of traced ones.
 """
 
 from __future__ import annotations
@@ -13,75 +11,15 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ferrax._src.base.effects import Effect
 from ferrax._src.core.avals import AbstractValue
-from ferrax._src.core.primitives import Primitive, primitive_jvps, primitive_transposes
-from ferrax._src.core.values import Tracer, register_type
+from ferrax._src.core.partition import PartitionSpec
+from ferrax._src.core.values import register_type
+from ferrax._src.experimental.hi import lowering
+from ferrax._src.tree import opaque
 
 
 def _missing(owner: object, method: str) -> NotImplementedError:
     return NotImplementedError(f"{type(owner).__name__} must define {method}")
-
-
-class HiPrimitive(Primitive):
-    """A primitive over values of any type, which a class derives from it defines by `to_lojax`.
-
-    Args:
-        name: what messages call it.
-    Raises:
-        NotImplementedError: by `bind` for a value of a function that is being traced, or where
-            `to_lojax` is not defined.
-
-    Example:
-        >>> class First(hijax.HiPrimitive):
-        ...     def to_lojax(self, pair):
-        ...         return pair[0]
-        >>> First("first").bind((jnp.ones(2), 3.0))
-        Array([1., 1.], dtype=float32)
-    """
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        primitive_jvps[self] = self.jvp
-        primitive_transposes[self] = self.transpose
-
-    def is_high(self, *avals: Any, **params: Any) -> bool:
-        """Whether the primitive is defined by `to_lojax` for values of these types."""
-        return True
-
-    def is_effectful(self, params: dict[str, Any]) -> bool:
-        """Whether applying it with these parameters does more than computing."""
-        return False
-
-    def abstract_eval(self, *avals: Any, **params: Any) -> tuple[Any, set[Effect]]:
-        """The types of the outputs, from those of the inputs, and the effects."""
-        raise _missing(self, "abstract_eval")
-
-    def to_lojax(self, *args: Any, **params: Any) -> Any:
-        """The outputs, computed by functions of arrays."""
-        raise _missing(self, "to_lojax")
-
-    def jvp(self, primals: Any, tangents: Any, **params: Any) -> tuple[Any, Any]:
-        """The outputs, and their tangents."""
-        raise _missing(self, "jvp")
-
-    def transpose(self, *args: Any, **params: Any) -> Any:
-        """The cotangents of the inputs in which it is linear."""
-        raise _missing(self, "transpose")
-
-    def impl(self, *args: Any, **params: Any) -> Any:
-        """What `bind` calls."""
-        return self.to_lojax(*args, **params)
-
-    def bind(self, *args: Any, **params: Any) -> Any:
-        """Applies it to values."""
-        if any(isinstance(arg, Tracer) for arg in args):
-            raise NotImplementedError(
-                f"'{self.name}' is a primitive over values that are no arrays, and programs hold arrays "
-                "alone: it cannot be applied to traced values. Register the class of such values as a "
-                "tree of arrays with ferrax.tree_util, and write a function in the place of the primitive"
-            )
-        return self.impl(*args, **params)
 
 
 class _Type(AbstractValue):
@@ -108,9 +46,19 @@ class _Type(AbstractValue):
         """The type of cotangents."""
         return self.to_tangent_aval()
 
+    def normalize(self) -> AbstractValue:
+        """The type itself."""
+        return self
+
 
 class HiType(_Type):
     """Base of the types of values that are no arrays and do not change.
+
+    A type whose values are to go through `jit`, `vmap` and loops has `lo_ty`, `lower_val` and `raise_val`; one
+    whose values are to be differentiated `to_tangent_aval`; and it is hashable and compares with `==`. Values go
+    through derivatives in one of two ways. If the tangent type is made of the tangents of the arrays that a value
+    is made of, tangents are those. Else a value has besides its arrays a hidden one of each type of the tangent's,
+    which carries tangents from one `HiPrim` to the next: the types of a quantized array may so have tangents of floats.
 
     Example:
         >>> class Pair(tuple):
@@ -130,6 +78,38 @@ class HiType(_Type):
     def raise_val(self, *lo_vals: Any) -> Any:
         """The value that is made of these arrays."""
         raise _missing(self, "raise_val")
+
+    def vspace_zero(self) -> Any:
+        """The zero of the type, where it is a type of tangents."""
+        raise _missing(self, "vspace_zero")
+
+    def vspace_add(self, x: Any, y: Any) -> Any:
+        """The sum of two values, where it is a type of tangents."""
+        raise _missing(self, "vspace_add")
+
+    def dec_rank(self, size: int | None, spec: Any) -> Any:
+        """The type of an element of a batch of this size, whose axes `spec` says."""
+        raise _missing(self, "dec_rank")
+
+    def inc_rank(self, size: int | None, spec: Any) -> Any:
+        """The type of a batch of this size, whose axes `spec` says."""
+        raise _missing(self, "inc_rank")
+
+    def leading_axis_spec(self) -> Any:
+        """What says that the first axes of a value are those of a batch."""
+        raise _missing(self, "leading_axis_spec")
+
+    def shard(self, mesh: Any, manual_axes: Any, check_vma: bool, spec: Any) -> Any:
+        """The type of a device's part of a value over a mesh."""
+        raise _missing(self, "shard")
+
+    def unshard(self, mesh: Any, check_vma: bool, spec: Any) -> Any:
+        """The type of a value of which a device has a part of this type."""
+        raise _missing(self, "unshard")
+
+    def nospec(self, mesh: Any, check_vma: bool, all_names: Any) -> Any:
+        """How a value is divided of which every device has a part of its own."""
+        raise _missing(self, "nospec")
 
 
 class MutableHiType(_Type):
@@ -231,12 +211,54 @@ class aval_method(NamedTuple):
     fun: Callable[..., Any]
 
 
+class MappingSpec:
+    """Base of what says along which axes `vmap` maps over a value of a `HiType`, in `in_axes` and `out_axes`.
+
+    One that is `None`, a number or has an attribute `val` with a spec for each array is understood.
+
+    >>> class PairSpec(hijax.MappingSpec):
+    ...     def __init__(self, *axes):
+    ...         self.val = axes
+    >>> PairSpec(0, None).val
+    (0, None)
+    """
+
+
+class HiPspec:
+    """Base of what says how a value of a `HiType` is divided over a mesh, in specs of `shard_map`.
+
+    >>> class PairSpec(hijax.HiPspec):
+    ...     def to_lo(self):
+    ...         return ferrax.P("x"), ferrax.P()
+    >>> PairSpec().to_lo()
+    (P('x'), P())
+    """
+
+    def to_lo(self) -> tuple[PartitionSpec, ...]:
+        """The specs of the arrays that the value is made of."""
+        raise _missing(self, "to_lo")
+
+    def to_tangent_spec(self) -> HiPspec:
+        """That of the tangent."""
+        raise _missing(self, "to_tangent_spec")
+
+    def to_ct_spec(self) -> HiPspec:
+        """That of the cotangent."""
+        raise _missing(self, "to_ct_spec")
+
+
 def register_hitype(val_cls: type, typeof_fn: Callable[[Any], AbstractValue]) -> None:
     """Says which type the values of a class have: what `ferrax.typeof` gives.
+
+    Values whose type is a `HiType` may be arguments and results of transformed functions; `ferrax.tree` sees
+    them as leaves.
 
     Args:
         val_cls: the class, its derived classes not included.
         typeof_fn: from a value to its type.
+
+    Errors: where a value is an argument or a result, TypeError for one whose type has no hash, and for one that
+    `lower_val` does not make into arrays of the types that `lo_ty` says, or that `raise_val` gives another type.
 
     Example:
         >>> class Text(str):
@@ -246,6 +268,7 @@ def register_hitype(val_cls: type, typeof_fn: Callable[[Any], AbstractValue]) ->
         ShapedArray(uint8[4])
     """
     register_type(val_cls, typeof_fn)
+    opaque.register_opaque(val_cls, lowering.flatten, lowering.unflatten)
 
 
 def cur_qdd(x: Any) -> Any:

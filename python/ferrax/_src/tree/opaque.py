@@ -1,0 +1,95 @@
+"""Classes whose values are leaves for users and containers for transformations.
+
+The values of such a class (`experimental.hijax`) are taken apart wherever ferrax flattens arguments and results:
+they are nodes of the registry. The functions of `ferrax.tree` and `ferrax.tree_util` see them as leaves, as JAX's do:
+those are made here, of the functions that know nothing of this. Cost: as long as there are no such classes, one look
+at an empty set.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ferrax._src.tree import tree_util
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_classes: set[type] = set()
+
+
+def register_opaque(
+    cls: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]
+) -> None:
+    """Makes the values of a class containers for transformations alone; a class that is a container already stays
+    what it is for users."""
+    if tree_util.default_registry.is_node(cls):
+        return
+    tree_util.register_pytree_node(cls, flatten, unflatten)
+    _classes.add(cls)
+
+
+def is_opaque(x: Any) -> bool:
+    return type(x) in _classes
+
+
+def leaf_test(is_leaf: Callable[..., bool] | None, takes_path: bool = False) -> Callable[..., bool] | None:
+    """The predicate by which values of these classes are leaves, too."""
+    if not _classes:
+        return is_leaf
+    if is_leaf is None:
+        return (lambda _, x: type(x) in _classes) if takes_path else is_opaque
+    if takes_path:
+        return lambda path, x: type(x) in _classes or is_leaf(path, x)
+    return lambda x: type(x) in _classes or is_leaf(x)
+
+
+def flatten(tree: Any) -> tuple[list[Any], tree_util.PyTreeDef]:
+    """The leaves that users see, and their structure."""
+    return tree_util.tree_flatten(tree, leaf_test(None))
+
+
+def _public(function: F, position: int) -> F:
+    """The function for users; `position` is where `is_leaf` may be among its arguments."""
+
+    @functools.wraps(function)
+    def public(*args, **kwargs):
+        if not _classes:
+            return function(*args, **kwargs)
+        takes_path = kwargs.get("is_leaf_takes_path", False) or (position + 1 < len(args) and args[position + 1] is True)
+        if len(args) > position:
+            args = (*args[:position], leaf_test(args[position], takes_path), *args[position + 1 :])
+        else:
+            kwargs["is_leaf"] = leaf_test(kwargs.get("is_leaf"), takes_path)
+        return function(*args, **kwargs)
+
+    return public  # type: ignore[return-value]  # of the same signature
+
+
+# By name alone where a function takes any number of trees.
+_BY_NAME = 1 << 30
+
+tree_flatten = _public(tree_util.tree_flatten, 1)
+tree_leaves = _public(tree_util.tree_leaves, 1)
+tree_structure = _public(tree_util.tree_structure, 1)
+tree_map = _public(tree_util.tree_map, _BY_NAME)
+tree_flatten_with_path = _public(tree_util.tree_flatten_with_path, 1)
+tree_leaves_with_path = _public(tree_util.tree_leaves_with_path, 1)
+tree_map_with_path = _public(tree_util.tree_map_with_path, _BY_NAME)
+tree_reduce = _public(tree_util.tree_reduce, 3)
+tree_reduce_associative = _public(tree_util.tree_reduce_associative, _BY_NAME)
+tree_all = _public(tree_util.tree_all, _BY_NAME)
+all_leaves = _public(tree_util.all_leaves, 1)
+
+
+@functools.wraps(tree_util.tree_broadcast)
+def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    if _classes:
+        full_tree = tree_util.with_placeholders(tree_structure(full_tree))
+    return tree_util.tree_broadcast(prefix_tree, full_tree, leaf_test(is_leaf))
+
+
+@functools.wraps(tree_util.is_tree_node)
+def is_tree_node(typ: type) -> bool:
+    return tree_util.is_tree_node(typ) and typ not in _classes
