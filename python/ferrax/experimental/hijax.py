@@ -9,6 +9,14 @@ from ferrax._src.experimental.hi.accums import (
     RefAccum as RefAccum,
     ValAccum as ValAccum,
 )
+from ferrax._src.experimental.hi.boxes import (
+    BoxEffect as BoxEffect,
+    BoxTy as BoxTy,
+    box_effect as box_effect,
+    box_get as box_get,
+    box_set as box_set,
+    new_box as new_box,
+)
 from ferrax._src.experimental.hi.old_prims import HiPrimitive as HiPrimitive
 from ferrax._src.experimental.hi.prims import HiPrim as HiPrim, VJPHiPrimitive as VJPHiPrimitive
 from ferrax._src.experimental.hi.types import (
@@ -23,6 +31,7 @@ from ferrax._src.experimental.hi.types import (
     register_hitype as register_hitype,
 )
 from ferrax._src.state import AbstractRef as AbstractRef, TransformedRef as TransformedRef
+from ferrax._src.state.boxes import Box as Box, BoxTypeState as BoxTypeState
 from ferrax._src.transforms.ad import (
     Zero as Zero,
     instantiate_zeros as instantiate_zeros,

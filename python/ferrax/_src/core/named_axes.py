@@ -21,8 +21,8 @@ Axes = tuple[tuple[Hashable, int], ...]
 _NO_MESH = (None, None, ())
 # Of the axes those of meshes, with whether types say what varies over them.
 Manual = tuple[tuple[Hashable, bool], ...]
-# By axes, those of meshes and the mesh in use.
-_numbers: dict[tuple[Axes, Manual, tuple], int] = {((), (), _NO_MESH): 0}
+# By axes, those of meshes, the mesh in use and the types of boxes.
+_numbers: dict[tuple[Axes, Manual, tuple, Hashable], int] = {((), (), _NO_MESH, frozenset()): 0}
 _lock = threading.Lock()
 
 
@@ -54,10 +54,21 @@ def _set(axes, manual):
 
 
 def _tell():
-    key = (_state.axes, _state.manual, _state.mesh)
+    key = (_state.axes, _state.manual, _state.mesh, _types[0])
     with _lock:
         number = _numbers.setdefault(key, len(_numbers))
     _core.set_axes(number)
+
+
+# The types of mutable values that jitted functions close over, whatever describes them, where they are not those that the
+# functions saw first.
+_types: list[Hashable] = [frozenset()]
+
+
+def set_types(types: Hashable) -> None:
+    """Makes these types part of what functions are known by."""
+    _types[0] = types
+    _tell()
 
 
 def mesh_in_use() -> tuple:

@@ -3,7 +3,7 @@
 What the layers above use is here; the attributes of a `Ref` are the business of this package.
 """
 
-from ferrax._src.state import arguments
+from ferrax._src.state import arguments, boxes
 from ferrax._src.state.messages import (
     at_user_line,
     differentiated_write,
@@ -30,7 +30,10 @@ from ferrax._src.state.ref import (
     reverse,
     write,
 )
+from ferrax._src.state.ref import _boxes
 from ferrax._src.state.views import TransformedRef
+
+_boxes.append(boxes)
 
 __all__ = [
     "AbstractRef",
@@ -40,6 +43,7 @@ __all__ = [
     "arguments",
     "array_type",
     "at_user_line",
+    "boxes",
     "check_ref",
     "conform",
     "differentiated_write",

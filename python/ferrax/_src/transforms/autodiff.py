@@ -159,7 +159,8 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
         flags = [t is not None for t in made]
         results += [t for t in made if t is not None]
     else:
-        pushed, flags = program.jvp(nonzero + [False] * len(captured))
+        with orders.pushing():
+            pushed, flags = program.jvp(nonzero + [False] * len(captured))
         results = apply_program(pushed, arrays + captured + given)
     results, flags, _ = write_refs(flat, results, flags)
     count, num_out = len(flags), flat.num_out
@@ -192,7 +193,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
         Array(2., dtype=float32, weak_type=True)
     """
     api_util.check_callable(fun)
-    point = Linearized(fun, primals, has_aux)
+    point = Linearized(fun, primals, has_aux, pushes=True)
     out, aux, residuals = point.take()
     f_jvp = tree_util.Partial(_Push(point, tree_util.tree_structure(primals)), residuals)
     return (out, f_jvp, aux) if has_aux else (out, f_jvp)

@@ -30,6 +30,26 @@ def register_opaque(
     _classes.add(cls)
 
 
+class Placeholder:
+    """Where a value was in a tree of other things than it is made of: axes, types, names."""
+
+    __slots__ = ("children", "ty", "unflatten")
+
+    def __init__(self, unflatten: Callable[[Any, Any], Any], ty: Any, children: Any) -> None:
+        self.unflatten = unflatten
+        self.ty = ty
+        self.children = children
+
+    def __repr__(self) -> str:
+        return f"{self.ty}{self.children}"
+
+
+# What a placeholder is made of again may be what the value is made of.
+tree_util.register_pytree_node(
+    Placeholder, lambda x: (x.children, (x.unflatten, x.ty)), lambda data, children: data[0](data[1], children)
+)
+
+
 def is_opaque(x: Any) -> bool:
     return type(x) in _classes
 

@@ -22,7 +22,7 @@ from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core.avals import ShapedArray
 from ferrax._src.state import Ref
-from ferrax._src.tree import tree_util
+from ferrax._src.tree import opaque
 
 _CARRIERS = "_ferrax_carriers"
 
@@ -152,10 +152,10 @@ def _conformed(ty, number, x, aval):
 
 
 def unflatten(data: Any, children: Any) -> Any:
-    """The value of a type that is made of these; what is made of other things than arrays is a `Placeholder`."""
+    """The value of a type that is made of these; what is made of other things than arrays is an `opaque.Placeholder`."""
     children = tuple(children)
     if children and not all(is_array(x) or type(x) is Ref for x in children):
-        return Placeholder(data, children)
+        return opaque.Placeholder(unflatten, data, children)
     ty = data.ty if type(data) is _Attributes else data
     own = len(carriers(ty))
     lo = children[: len(children) - own]
@@ -178,22 +178,6 @@ def _raised(ty, lo):
                 f"{ty} says: it must give one of that type"
             )
     return value
-
-
-class Placeholder:
-    """Where a value was in a tree of other things than arrays: axes, types, names."""
-
-    __slots__ = ("children", "ty")
-
-    def __init__(self, ty, children):
-        self.ty = ty
-        self.children = children
-
-    def __repr__(self) -> str:
-        return f"{self.ty}{self.children}"
-
-
-tree_util.register_pytree_node(Placeholder, lambda x: (x.children, x.ty), Placeholder)
 
 
 class _Attributes:

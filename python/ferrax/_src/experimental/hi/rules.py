@@ -8,7 +8,6 @@ Cost: a rule is traced where a transformation meets the equation.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -75,13 +74,6 @@ class Rules:
         return outs, [0] * len(outs)
 
 
-class _Mode(threading.local):
-    # Whether the derivative that is made now is a `linearize`.
-    linearizes = False
-
-
-mode = _Mode()
-
 call_p = Primitive("call_hi_primitive")
 call_p.multiple_results = True
 linear_p = Primitive("call_hi_primitive_linearized")
@@ -111,9 +103,9 @@ def _jvp(primals, tangents, *, _prim):
     if all(type(t) is Zero for t in tangents):
         outs = call_p.bind(*primals, _prim=_prim)
         return outs, [Zero(aval.to_tangent_aval()) for aval in rules.out_types]
-    if not orders.forward and rules.has_vjp and not (mode.linearizes and (rules.has_lin or rules.has_jvp)):
+    if not orders.pushes and rules.has_vjp:
         return _reverse_jvp(rules, _prim, primals, tangents)
-    if rules.has_jvp and not (mode.linearizes and rules.has_lin):
+    if rules.has_jvp and not (orders.linearizes and rules.has_lin):
         return rules.jvp(primals, tangents)
     if rules.has_lin:
         nonzero = [type(t) is not Zero for t in tangents]
