@@ -3,7 +3,7 @@
 What the layers above use is here; the attributes of a `Ref` are the business of this package.
 """
 
-from ferrax._src.state import arguments, boxes
+from ferrax._src.state import arguments, boxes, value_refs
 from ferrax._src.state.messages import (
     at_user_line,
     differentiated_write,
@@ -12,6 +12,7 @@ from ferrax._src.state.messages import (
     type_text,
 )
 from ferrax._src.state.ref import (
+    _modules,
     AbstractRef,
     Ref,
     argument,
@@ -30,10 +31,9 @@ from ferrax._src.state.ref import (
     reverse,
     write,
 )
-from ferrax._src.state.ref import _boxes
 from ferrax._src.state.views import TransformedRef
 
-_boxes.append(boxes)
+_modules.update(boxes=boxes, value_refs=value_refs)
 
 __all__ = [
     "AbstractRef",

@@ -168,7 +168,7 @@ def put(box, key, arrays) -> None:
     """Makes a box hold these arrays in this state."""
     old, refs = _state_of(box)
     frames = _frames_inside(box)
-    if old == key or (frames and _alike(old, key)):
+    if old == key or ((frames or box._fixed) and _alike(old, key)):
         for ref, x in zip(refs, arrays):
             refs_.write(ref, refs_.conform(ref, _core.alias(x)))
         return

@@ -35,6 +35,7 @@ from ferrax._src.state.messages import (
     not_mapped,
     type_text,
 )
+from ferrax._src.tree import opaque
 
 __all__ = ["Ref", "free_ref", "freeze", "new_ref"]
 
@@ -283,6 +284,8 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Ref
         raise NotImplementedError(f"new_ref: there is one memory space, got {memory_space!r}")
     if kind not in (None, _PLUMBING):
         raise ValueError(f"new_ref: kind is None or {_PLUMBING!r}, got {kind!r}")
+    if opaque.is_opaque(init_val):
+        return _modules["value_refs"].new_value_ref(init_val, kind=kind)
     if isinstance(init_val, Ref):
         raise TypeError(
             "new_ref: a Ref cannot hold a Ref. Give its value: new_ref(ref[...])"
@@ -306,6 +309,8 @@ def freeze(ref: Ref) -> Any:
         >>> ferrax.freeze(ferrax.new_ref(jnp.arange(2)))
         Array([0, 1], dtype=int32)
     """
+    if opaque.is_opaque(ref) and hasattr(ref, "freeze"):
+        return ref.freeze()
     return _core.alias(read(check_ref(ref, "freeze")))
 
 
@@ -480,12 +485,13 @@ class Scope:
         self._put_boxes(list(rest), arguments)
 
 
-_boxes: list[Any] = []
+# Those of this package that are made of this one.
+_modules: dict[str, Any] = {}
 
 
 def boxes():
-    """The module `boxes`, which is made of this one."""
-    return _boxes[0]
+    """The module `boxes`."""
+    return _modules["boxes"]
 
 
 def home_ref(ref):

@@ -23,6 +23,7 @@ from ferrax._src.core.primitives import builtin, by_implementation
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing import known
 from ferrax._src.tracing.staging import Flat, stage
+from ferrax._src.transforms import linearized
 from ferrax._src.transforms.checkpoint_policies import native_policy, with_kept_within
 from ferrax._src.tree import tree_util
 
@@ -196,6 +197,7 @@ def _traced(fun, call, given, arrays, in_tree, args, kwargs):
         return result
     flat = Flat(call, in_tree, kind="checkpoint")
     names = functools.partial(api_util.argument_names, call, args, kwargs)
+    linearized.orders.checkpoints += 1
     try:
         program, captured, touched = _core.trace_program(
             flat, "stage", api_util.fun_name(fun), types, names, arrays
@@ -203,6 +205,8 @@ def _traced(fun, call, given, arrays, in_tree, args, kwargs):
     except errors.ConcretizationTypeError as error:
         _advise(error)
         raise
+    finally:
+        linearized.orders.checkpoints -= 1
     result = program, captured, touched, flat.out_tree
     if key is not None and known.lasting(captured, touched):
         known.keep(fun, key, result)

@@ -16,7 +16,8 @@ from ferrax._src.tree import tree_util
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_classes: set[type] = set()
+# By class what makes a value of a node's data and children.
+_classes: dict[type, Callable[[Any, Any], Any]] = {}
 
 
 def register_opaque(
@@ -27,7 +28,12 @@ def register_opaque(
     if tree_util.default_registry.is_node(cls):
         return
     tree_util.register_pytree_node(cls, flatten, unflatten)
-    _classes.add(cls)
+    _classes[cls] = unflatten
+
+
+def unflatten_of(x: Any) -> Callable[[Any, Any], Any]:
+    """What makes such a value of the data and the children of its node."""
+    return _classes[type(x)]
 
 
 class Placeholder:
@@ -63,6 +69,38 @@ def leaf_test(is_leaf: Callable[..., bool] | None, takes_path: bool = False) -> 
     if takes_path:
         return lambda path, x: type(x) in _classes or is_leaf(path, x)
     return lambda x: type(x) in _classes or is_leaf(x)
+
+
+class ValueSpec:
+    """Base of what says something of each array that a value is made of, in place of one thing for all."""
+
+    def _spread(self, ty: Any, count: int) -> list[Any]:
+        """What it says of the `count` arrays of a value, of which a node's data is `ty`."""
+        raise NotImplementedError
+
+
+def broadcast_specs(specs: Any, tree: Any, is_leaf: Callable[[Any], bool] | None) -> list[Any]:
+    """`broadcast_prefix` of a tree of specs, among which may be `ValueSpec`s. Errors: ValueError, and TypeError for one
+    that stands for something else than values of opaque classes."""
+
+    def is_spec(x):
+        return isinstance(x, ValueSpec) or (is_leaf is not None and is_leaf(x))
+
+    leaves, treedef = tree_util.tree_flatten(specs, is_spec)
+    if not any(isinstance(leaf, ValueSpec) for leaf in leaves):
+        return tree_util.broadcast_prefix(specs, tree, is_leaf)
+    found = []
+    for leaf, part in zip(leaves, treedef.flatten_up_to(tree)):
+        if not isinstance(leaf, ValueSpec):
+            found += [leaf] * len(tree_util.tree_leaves(part))
+            continue
+        for value in tree_util.tree_leaves(part, lambda x: is_opaque(x) or isinstance(x, Placeholder)):
+            if not (is_opaque(value) or isinstance(value, Placeholder)):
+                raise TypeError(f"{leaf} is a spec of values that are no arrays, and was given for one of {type(value).__name__}")
+            children, data = tree_util.flatten_one_level(value)
+            ty = value.ty if isinstance(value, Placeholder) else data
+            found += leaf._spread(ty, len(list(children)))
+    return found
 
 
 def flatten(tree: Any) -> tuple[list[Any], tree_util.PyTreeDef]:

@@ -14,11 +14,12 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.experimental.hi.accums import GradAccum, NullAccum, ValAccum, is_zero
 from ferrax._src.experimental.hi.lowering import is_hi
-from ferrax._src.experimental.hi.rules import Rules, call_p
+from ferrax._src.experimental.hi.rules import ByJvp, Rules, call_p
 from ferrax._src.experimental.hi.slots import Slots
 from ferrax._src.tracing import staging
 from ferrax._src.transforms.ad import is_undefined_primal
 from ferrax._src.transforms.batching_rules import moveaxis
+from ferrax._src.transforms.linearized import orders
 from ferrax._src.tree import opaque, tree_util
 
 
@@ -138,7 +139,9 @@ class HiPrim:
             return self.expand(*args)
         rules = self._rules
         rules.learn(args)
-        return rules.outs.raise_(call_p.bind(*rules.ins.lower(leaves), _prim=self))
+        # What a checkpoint computes again is differentiated by the forward rule, as in JAX.
+        prim = ByJvp(rules) if orders.checkpoints and rules.has_jvp else self
+        return rules.outs.raise_(call_p.bind(*rules.ins.lower(leaves), _prim=prim))
 
     def _missing(self, method, what):
         return NotImplementedError(f"{what}{type(self).__name__} must implement `{method}`")

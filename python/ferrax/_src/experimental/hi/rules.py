@@ -214,6 +214,22 @@ primitive_transposes[linear_p] = _linear_transpose
 fancy_primitive_batchers[linear_p] = _linear_batch
 
 
+class ByJvp(Rules):
+    """The rules of a primitive without that of reverse mode."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.name, self.carried = rules.name, rules.carried
+        self.in_types, self.out_types = rules.in_types, rules.out_types
+        self.in_active, self.out_active = rules.in_active, rules.out_active
+        self.has_jvp = rules.has_jvp
+        self.run, self.jvp = rules.run, rules.jvp  # type: ignore[method-assign]  # theirs
+        self.transpose, self.batch = rules.transpose, rules.batch  # type: ignore[method-assign]  # theirs
+
+    def __repr__(self) -> str:
+        return repr(self.rules)
+
+
 class Batched(Rules):
     """The rules of a batch: those of an element, mapped. Outputs and residuals have the axis first."""
 

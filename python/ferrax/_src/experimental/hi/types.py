@@ -15,7 +15,7 @@ from ferrax._src.core.avals import AbstractValue
 from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.values import register_type
 from ferrax._src.experimental.hi import lowering
-from ferrax._src.tree import opaque
+from ferrax._src.tree import opaque, tree_util
 
 
 def _missing(owner: object, method: str) -> NotImplementedError:
@@ -211,10 +211,11 @@ class aval_method(NamedTuple):
     fun: Callable[..., Any]
 
 
-class MappingSpec:
+class MappingSpec(opaque.ValueSpec):
     """Base of what says along which axes `vmap` maps over a value of a `HiType`, in `in_axes` and `out_axes`.
 
-    One that is `None`, a number or has an attribute `val` with a spec for each array is understood.
+    What it says of each array that the value is made of is its attribute `val`: a number, None, another spec, or a tree of
+    these with one for each array. One alone stands for each.
 
     >>> class PairSpec(hijax.MappingSpec):
     ...     def __init__(self, *axes):
@@ -223,8 +224,31 @@ class MappingSpec:
     (0, None)
     """
 
+    def _spread(self, ty: Any, count: int) -> list[Any]:
+        own = lowering.carriers(ty)
+        axes = _axes_of(self)
+        if len(axes) == 1 and count - len(own) != 1:
+            axes = axes * (count - len(own))
+        if len(axes) != count - len(own):
+            raise ValueError(f"{self!r} has {len(axes)} axes, for a value of type {ty} of {count - len(own)} arrays")
+        # What carries tangents is mapped over as the arrays are.
+        mapped = [axis for axis in axes if axis is not None]
+        return axes + [mapped[0] if mapped else None] * len(own)
 
-class HiPspec:
+
+def _axes_of(spec):
+    if not isinstance(spec, MappingSpec):
+        return [spec]
+    if not hasattr(spec, "val"):
+        raise NotImplementedError(
+            f"vmap: {type(spec).__name__} does not say along which axis each array is mapped over: give it an attribute "
+            "`val`, a tuple of the axes"
+        )
+    leaves = tree_util.tree_leaves(spec.val, is_leaf=lambda x: x is None or isinstance(x, MappingSpec))
+    return [axis for leaf in leaves for axis in _axes_of(leaf)]
+
+
+class HiPspec(opaque.ValueSpec):
     """Base of what says how a value of a `HiType` is divided over a mesh, in specs of `shard_map`.
 
     >>> class PairSpec(hijax.HiPspec):
@@ -238,6 +262,15 @@ class HiPspec:
         """The specs of the arrays that the value is made of."""
         raise _missing(self, "to_lo")
 
+    def _spread(self, ty: Any, count: int) -> list[Any]:
+        own = lowering.carriers(ty)
+        specs = [lo for spec in self.to_lo() for lo in _specs_of(spec)]
+        if len(specs) != count - len(own):
+            raise ValueError(f"{self!r} has {len(specs)} specs, for a value of type {ty} of {count - len(own)} arrays")
+        if own:
+            specs += [lo for spec in self.to_tangent_spec().to_lo() for lo in _specs_of(spec)]
+        return specs
+
     def to_tangent_spec(self) -> HiPspec:
         """That of the tangent."""
         raise _missing(self, "to_tangent_spec")
@@ -245,6 +278,10 @@ class HiPspec:
     def to_ct_spec(self) -> HiPspec:
         """That of the cotangent."""
         raise _missing(self, "to_ct_spec")
+
+
+def _specs_of(spec):
+    return [lo for part in spec.to_lo() for lo in _specs_of(part)] if isinstance(spec, HiPspec) else [spec]
 
 
 def register_hitype(val_cls: type, typeof_fn: Callable[[Any], AbstractValue]) -> None:
