@@ -22,6 +22,7 @@ import numpy as np
 
 from ferrax import _core
 from ferrax._src import core
+from ferrax._src.base import errors
 from ferrax._src.core import named_axes
 from ferrax._src.state import ref as refs_
 from ferrax._src.state.messages import at_user_line
@@ -256,7 +257,11 @@ class _Data:
 
 
 def _flatten(box):
-    key, refs = _state_of(box)
+    try:
+        key, refs = _state_of(box)
+    except errors.UnexpectedTracerError:
+        # A reverse rule asks for the structure of the arguments, when the function has ended; a read raises.
+        key, refs = box._key, box._refs[box._key]
     return (box._anchor, *refs), _Data(key)
 
 

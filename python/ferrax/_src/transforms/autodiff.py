@@ -21,7 +21,7 @@ from ferrax._src.core.explicit_types import retyped
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.primitives import apply_program
 from ferrax._src.tracing.staging import stage
-from ferrax._src.transforms import derivative_checks as checks, stepwise
+from ferrax._src.transforms import box_rules, derivative_checks as checks, stepwise
 from ferrax._src.transforms.gradient_refs import VJP
 from ferrax._src.transforms.jit import jit
 from ferrax._src.transforms.linearized import (
@@ -140,6 +140,8 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
         )
     if type(primals) is type(tangents):
         primals, tangents = tuple(primals), tuple(tangents)
+    if box_rules.boxes_among(primals):
+        return box_rules.jvp(jvp, fun, primals, tangents, has_aux)
     leaves, tree = tree_util.tree_flatten(primals)
     tangent_leaves, tangent_tree = tree_util.tree_flatten(tangents)
     reject_refs(leaves)

@@ -28,7 +28,7 @@ from ferrax._src.core.placements import WHOLE, place, placed, placement
 from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing import abstract_values
-from ferrax._src.transforms import disassembly, memory_plan, placed_programs
+from ferrax._src.transforms import disassembly, memory_plan, placed_programs, written_out
 from ferrax._src.tree import tree_util
 
 
@@ -208,6 +208,16 @@ class Traced(_Stage):
     def jaxpr(self) -> ClosedJaxpr:
         held = [] if self._refs is None else self._refs.read({}, self.fun_name)
         return ClosedJaxpr(self._program, self._captured + held)
+
+    @property
+    def lojax(self) -> Traced:
+        """The same, with operations on values that are no arrays (`experimental.hijax`) written out, and functions with
+        rules of their own as what they do."""
+        if self._refs is not None:
+            raise NotImplementedError("lojax: a function that uses mutable arrays is not written out; look at its jaxpr")
+        program, captured = written_out.written_out(self.jaxpr)
+        _, *rest = self._args()
+        return self._with_shardings(Traced(program, captured, *rest[1:]))
 
     def lower(self, *, lowering_platforms: Any = None, _private_parameters: Any = None) -> Lowered:
         """The next stage. `lowering_platforms` is None or names the CPU, the only platform."""

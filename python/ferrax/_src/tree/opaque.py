@@ -56,6 +56,11 @@ tree_util.register_pytree_node(
 )
 
 
+def any_opaque() -> bool:
+    """Whether there are such classes."""
+    return bool(_classes)
+
+
 def is_opaque(x: Any) -> bool:
     return type(x) in _classes
 

@@ -168,6 +168,8 @@ def unflatten(data: Any, children: Any) -> Any:
 def _raised(ty, lo):
     value = ty.raise_val(*lo)
     wanted = ty.lo_ty()
+    if any(getattr(x, "_varying", ()) for x in lo):
+        return value
     if [(x.shape, x.dtype, getattr(x, "weak_type", False)) for x in lo] == [
         (x.shape, x.dtype, x.weak_type) for x in wanted
     ] and type(lo[0] if lo else None) is not Ref:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ferrax._src import core
+from ferrax._src.core import named_axes
 from ferrax._src.core.lowering import lower_fun, register_lowering
 from ferrax._src.core.primitives import (
     Primitive,
@@ -69,15 +70,21 @@ class Rules:
         return composite_transpose(lambda *xs: self.run(list(xs)), cotangents, args, {})
 
     def batch(self, data: Any, args: Any, dims: Any) -> tuple[list[Any], list[Any]]:
-        """The outputs of a batch, and where they have its axis."""
+        """The outputs of a batch, and where they have its axis: None for those that are the same for each."""
+        program, captured, _ = staging.stage(lambda *xs: self.run(list(xs)), self.in_types, {})
+        text = None if data.name is None else named_axes.text(data.name)
+        _, found = program.batch(data.size, [*dims, *[None] * len(captured)], None, text)
         outs = call_p.bind(*args, _prim=Batched(self, data, dims))
-        return outs, [0] * len(outs)
+        return [x[0] if dim is None else x for x, dim in zip(outs, found)], [None if dim is None else 0 for dim in found]
 
 
 call_p = Primitive("call_hi_primitive")
 call_p.multiple_results = True
 linear_p = Primitive("call_hi_primitive_linearized")
 linear_p.multiple_results = True
+
+
+call_p._high = linear_p._high = True
 
 
 def rules_of(prim: Any) -> Rules:
@@ -89,8 +96,19 @@ def _run(*arrays, _prim):
     return rules.run([core.as_array(x, rules.name) for x in arrays])
 
 
+def _types(*avals, _prim):
+    rules = rules_of(_prim)
+    if not any(aval._varying for aval in avals):
+        return rules.out_types
+    # Along which axes of a mesh the results vary is what the primitive is made of says.
+    found = staging.eval_shape(lambda *args: rules.run(list(args)), *avals)
+    return [
+        core.ShapedArray(ty.shape, ty.dtype, ty.weak_type, x._varying) for ty, x in zip(rules.out_types, found)
+    ]
+
+
 call_p.def_impl(_run)
-call_p.def_abstract_eval(lambda *avals, _prim: rules_of(_prim).out_types)
+call_p.def_abstract_eval(_types)
 register_lowering(call_p, lower_fun(_run))
 
 
