@@ -49,7 +49,13 @@ class Box:
         [Array(2., dtype=float32, weak_type=True), Array(1., dtype=float32, weak_type=True)]
     """
 
+    # Whether there are any: only then they are looked for in trees.
+    _made = False
+
     def __init__(self, init_val: Any = None) -> None:
+        if not Box._made:
+            opaque.register_opaque(Box, _flatten, _unflatten)
+            Box._made = True
         frames = _core.ref_frames()
         home = frames[-1][0] if frames else 0
         made = _core.user_location() if frames else None
@@ -283,5 +289,3 @@ def _unflatten(data, children):
         scope.box_arguments.append((keys[0], box, data.key))
     return box
 
-
-opaque.register_opaque(Box, _flatten, _unflatten)

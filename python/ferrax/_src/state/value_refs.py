@@ -95,6 +95,7 @@ class ValueRef:
 
 def new_value_ref(value: Any, **options: Any) -> ValueRef:
     """A mutable value."""
+    opaque.register_opaque(ValueRef, lambda ref: (ref._arrays, (ref._data, ref._unflatten)), _rebuilt)
     children, data = tree_util.flatten_one_level(value)
     return ValueRef(data, opaque.unflatten_of(value), [new_ref(x, **options) for x in children])
 
@@ -106,5 +107,4 @@ def _rebuilt(data, refs):
     return ValueRef(*data, refs)
 
 
-opaque.register_opaque(ValueRef, lambda ref: (ref._arrays, (ref._data, ref._unflatten)), _rebuilt)
 core.register_type(ValueRef, lambda ref: ref.aval)

@@ -13,7 +13,7 @@ from ferrax._src.tree import opaque
 
 
 def boxes_among(tree: Any) -> bool:
-    return opaque.any_opaque() and any(type(x) is Box for x in opaque.flatten(tree)[0])
+    return bool(Box._made) and any(type(x) is Box for x in opaque.flatten(tree)[0])
 
 
 def jvp(jvp_of: Any, fun: Any, primals: Any, tangents: Any, has_aux: bool) -> tuple[Any, ...]:

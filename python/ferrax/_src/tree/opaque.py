@@ -19,16 +19,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 # By class what makes a value of a node's data and children.
 _classes: dict[type, Callable[[Any, Any], Any]] = {}
 
+# Those whose values have derivatives.
+_values: set[type] = set()
+
 
 def register_opaque(
-    cls: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]
+    cls: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any], values: bool = False
 ) -> None:
     """Makes the values of a class containers for transformations alone; a class that is a container already stays
-    what it is for users."""
+    what it is. `values`: whether they have derivatives."""
     if tree_util.default_registry.is_node(cls):
         return
     tree_util.register_pytree_node(cls, flatten, unflatten)
     _classes[cls] = unflatten
+    if values:
+        _values.add(cls)
 
 
 def unflatten_of(x: Any) -> Callable[[Any, Any], Any]:
@@ -56,9 +61,13 @@ tree_util.register_pytree_node(
 )
 
 
-def any_opaque() -> bool:
-    """Whether there are such classes."""
-    return bool(_classes)
+def any_values() -> bool:
+    """Whether there are such classes whose values have derivatives."""
+    return bool(_values)
+
+
+def is_value(x: Any) -> bool:
+    return type(x) in _values
 
 
 def is_opaque(x: Any) -> bool:

@@ -14,7 +14,7 @@ from ferrax._src import core
 from ferrax._src.base.effects import Effect
 from ferrax._src.core.primitives import Primitive, primitive_jvps, primitive_transposes
 from ferrax._src.experimental.hi import types
-from ferrax._src.experimental.hi.lowering import is_hi
+from ferrax._src.tracing.values_as_arrays import is_hi
 from ferrax._src.experimental.hi.prims import PrimRules
 from ferrax._src.experimental.hi.rules import Rules, call_p
 from ferrax._src.transforms.ad import UndefinedPrimal, is_undefined_primal

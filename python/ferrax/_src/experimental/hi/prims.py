@@ -13,7 +13,7 @@ from typing import Any
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.experimental.hi.accums import GradAccum, NullAccum, ValAccum, is_zero
-from ferrax._src.experimental.hi.lowering import is_hi
+from ferrax._src.tracing.values_as_arrays import is_hi
 from ferrax._src.experimental.hi.rules import ByJvp, Rules, call_p
 from ferrax._src.experimental.hi.slots import Slots
 from ferrax._src.tracing import staging

@@ -12,7 +12,7 @@ from typing import Any
 from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core.avals import ShapedArray
-from ferrax._src.experimental.hi import lowering
+from ferrax._src.tracing import values_as_arrays as lowering
 from ferrax._src.experimental.hi.accums import is_zero
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.transforms.ad import Zero, zeros_like_aval
@@ -62,10 +62,11 @@ class Slot:
         """The arrays of a value. Errors: TypeError for a value of another type."""
         if not self.hi:
             return [core.as_array(value, self.what)]
-        found = core.typeof(value)
-        if found != self.aval:
+        arrays, found = list(lowering.flatten(value)[0]), core.typeof(value)
+        # Of which axes of a mesh parts vary over types of primitives do not say.
+        if found != self.aval and not any(getattr(x, "_varying", ()) for x in arrays):
             raise TypeError(f"{self.what}: expected a value of type {self.aval}, got one of type {found}")
-        return list(lowering.flatten(value)[0])
+        return arrays
 
     def raise_(self, arrays: Any) -> Any:
         """The value of these arrays."""
@@ -97,7 +98,8 @@ class Slot:
         if not self.hi:
             return [core.as_array(tangent, self.what)] if self.active[0] else zeros
         found = core.typeof(tangent)
-        if found != ty and not (isinstance(ty, ShapedArray) and _same_arrays(found, ty)):
+        varies = any(getattr(x, "_varying", ()) for x in found.lower_val(tangent))
+        if found != ty and not varies and not (isinstance(ty, ShapedArray) and _same_arrays(found, ty)):
             kind = "cotangent" if cotangent else "tangent"
             raise TypeError(f"{self.what}: expected a {kind} of type {ty}, got one of type {found}")
         lo = ty.lower_val(tangent)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ferrax._src.core.avals import AbstractValue
 from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.values import register_type
-from ferrax._src.experimental.hi import lowering
+from ferrax._src.tracing import values_as_arrays as lowering
 from ferrax._src.tree import opaque, tree_util
 
 
@@ -305,7 +305,7 @@ def register_hitype(val_cls: type, typeof_fn: Callable[[Any], AbstractValue]) ->
         ShapedArray(uint8[4])
     """
     register_type(val_cls, typeof_fn)
-    opaque.register_opaque(val_cls, lowering.flatten, lowering.unflatten)
+    opaque.register_opaque(val_cls, lowering.flatten, lowering.unflatten, values=True)
 
 
 def cur_qdd(x: Any) -> Any:
