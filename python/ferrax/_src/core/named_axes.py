@@ -60,8 +60,8 @@ def _tell():
     _core.set_axes(number)
 
 
-# The types of mutable values that jitted functions close over, whatever describes them, where they are not those that the
-# functions saw first.
+# The types of mutable values that jitted functions close over, whatever describes them, where they are not those
+# that the functions saw first.
 _types: list[Hashable] = [frozenset()]
 
 

@@ -12,9 +12,9 @@ from ferrax._src.state.messages import (
     type_text,
 )
 from ferrax._src.state.ref import (
-    _modules,
     AbstractRef,
     Ref,
+    _modules,
     argument,
     array_type,
     check_ref,

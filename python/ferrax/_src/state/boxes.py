@@ -8,8 +8,8 @@ whoever applies it puts the box outside into that state. Jitted functions are kn
 close over: a change of one that any closes over is another number of `named_axes.set_types`.
 
 As an argument a box is a node of trees: its first child is the *anchor*, a ref by which it is found again.
-Invariant: the state of a box outside of all traces is `_key`; that in a frame is in the frame's scope. Cost: a call of a
-function looks at no boxes; a read or a write of one looks at the frames inside of the box's own.
+Invariant: the state of a box outside of all traces is `_key`; that in a frame is in the frame's scope. Cost: a call
+of a function looks at no boxes; a read or a write of one looks at the frames inside of the box's own.
 """
 
 from __future__ import annotations
@@ -210,8 +210,9 @@ def _alike(key, other) -> bool:
 def changed(box) -> TypeError:
     """The error of a box whose types must not change."""
     return TypeError(
-        "type-changing mutations not allowed: a Box was given a value of another structure or of other types where these "
-        f"must stay, in the body of a loop or a branch, or in a function that is differentiated, mapped or shown.{at_user_line()}"
+        "type-changing mutations not allowed: a Box was given a value of another structure or of other types where "
+        "these must stay, in the body of a loop or a branch, or in a function that is differentiated, mapped or shown."
+        f"{at_user_line()}"
     )
 
 
@@ -285,7 +286,7 @@ def _unflatten(data, children):
     keys = [key for key, ref, _ in scope.arguments if ref is anchor] if scope is not None else []
     # A call of a jitted function can give the box that was passed other types.
     box._fixed = not (keys and anchor._reverse is not None and anchor._reverse.actual is not None)
-    if keys and not box._fixed:
+    if scope is not None and not box._fixed:
         scope.box_arguments.append((keys[0], box, data.key))
     return box
 

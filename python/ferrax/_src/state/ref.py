@@ -464,7 +464,8 @@ class Scope:
         for box, key in self.seen.items():
             if box._key != key and not self.bound:
                 raise RuntimeError(
-                    "a Box that a jitted function closes over was given other types by another thread. Give it as an argument"
+                    "a Box that a jitted function closes over was given other types by another thread. Give it as an "
+                    "argument"
                 )
         for key, ref in arguments.items():
             if home_ref(ref) in self.entries:

@@ -1,7 +1,6 @@
 """Mutable values that are no arrays (`experimental.hijax`): a `Ref` for each array that a value is made of.
 
-In go values of opaque classes (`tree.opaque`); out comes what reads and writes all of one. Parts of a value are read and
-written by functions that its type may have, `ref_get_to_lojax` and `ref_swap_to_lojax`, as in JAX.
+In go values of opaque classes (`tree.opaque`); out comes what reads and writes all of one. Cost: that of the refs.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class ValueRef:
     Errors: TypeError for a value of another type; NotImplementedError for a part of one.
     """
 
-    def __init__(self, data: Any, unflatten: Any, refs: Any) -> None:
+    def __init__(self, data: Any, unflatten: Any, refs: Any, /) -> None:
         self._data = data
         self._unflatten = unflatten
         self._arrays = tuple(refs)
@@ -55,7 +54,8 @@ class ValueRef:
     def _check_whole(self, idx):
         if not self._whole(idx):
             raise NotImplementedError(
-                f"a mutable value of type {self.inner_aval} is read and written as a whole, by ref[...]; got the index {idx!r}"
+                f"a mutable value of type {self.inner_aval} is read and written as a whole, by ref[...]; got the index "
+                f"{idx!r}"
             )
 
     def get(self, idx: Any = ()) -> Any:
@@ -104,7 +104,8 @@ def _rebuilt(data, refs):
     refs = tuple(refs)
     if not all(type(x) is Ref for x in refs):
         return opaque.Placeholder(_rebuilt, data, refs)
-    return ValueRef(*data, refs)
+    own, unflatten = data
+    return ValueRef(own, unflatten, refs)
 
 
 core.register_type(ValueRef, lambda ref: ref.aval)

@@ -131,7 +131,9 @@ def _lowered(ty, value):
     wanted, found = ty.lo_ty(), ty.lower_val(value)
     if not isinstance(found, (list, tuple)) or len(found) != len(wanted):
         got = f"{len(found)} arrays" if isinstance(found, (list, tuple)) else repr(found)
-        raise TypeError(f"{type(ty).__name__}.lower_val must give a list of {len(wanted)} arrays, as lo_ty does, got {got}")
+        raise TypeError(
+            f"{type(ty).__name__}.lower_val must give a list of {len(wanted)} arrays, as lo_ty does, got {got}"
+        )
     return [_conformed(ty, number, x, aval) for number, (x, aval) in enumerate(zip(found, wanted))]
 
 
@@ -142,8 +144,8 @@ def _conformed(ty, number, x, aval):
         return x  # what stands for an array: of a type alone, a ref, a hidden value
     if x.shape != aval.shape or x.dtype != aval.dtype:
         raise TypeError(
-            f"{type(ty).__name__}.lower_val gave an array of type {core.typeof(x).str_short()} at place {number}, where "
-            f"lo_ty says {aval.str_short()}"
+            f"{type(ty).__name__}.lower_val gave an array of type {core.typeof(x).str_short()} at place {number}, "
+            f"where lo_ty says {aval.str_short()}"
         )
     weak = bool(getattr(x, "weak_type", False))
     if isinstance(x, core.Array) and weak != aval.weak_type:
@@ -152,7 +154,7 @@ def _conformed(ty, number, x, aval):
 
 
 def unflatten(data: Any, children: Any) -> Any:
-    """The value of a type that is made of these; what is made of other things than arrays is an `opaque.Placeholder`."""
+    """The value of a type that is made of these; of other things than arrays, an `opaque.Placeholder`."""
     children = tuple(children)
     if children and not all(is_array(x) or type(x) is Ref for x in children):
         return opaque.Placeholder(unflatten, data, children)
@@ -168,8 +170,8 @@ def unflatten(data: Any, children: Any) -> Any:
 def _raised(ty, lo):
     value = ty.raise_val(*lo)
     wanted = ty.lo_ty()
-    if any(getattr(x, "_varying", ()) for x in lo):
-        return value
+    if any(getattr(x, "_varying", ()) for x in (*lo, *wanted)):
+        return value  # over a mesh: primitives do not say along which axes their results vary
     if [(x.shape, x.dtype, getattr(x, "weak_type", False)) for x in lo] == [
         (x.shape, x.dtype, x.weak_type) for x in wanted
     ] and type(lo[0] if lo else None) is not Ref:

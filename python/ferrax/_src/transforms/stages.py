@@ -214,7 +214,9 @@ class Traced(_Stage):
         """The same, with operations on values that are no arrays (`experimental.hijax`) written out, and functions with
         rules of their own as what they do."""
         if self._refs is not None:
-            raise NotImplementedError("lojax: a function that uses mutable arrays is not written out; look at its jaxpr")
+            raise NotImplementedError(
+                "lojax: a function that uses mutable arrays is not written out; look at its jaxpr"
+            )
         program, captured = written_out.written_out(self.jaxpr)
         _, *rest = self._args()
         return self._with_shardings(Traced(program, captured, *rest[1:]))

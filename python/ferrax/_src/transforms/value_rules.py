@@ -1,8 +1,8 @@
 """Values that are no arrays as arguments and results of functions that are differentiated.
 
-In go a function and its arguments; out comes one of the arrays by which values are differentiated, with the function's own
-result beside them, and what makes tangents and cotangents of values of those of arrays. Cost: one pass over arguments and
-results; nothing where no class of such values is known.
+In go a function and its arguments; out comes one of the arrays by which values are differentiated, with the function's
+own result beside them, and what makes tangents and cotangents of values of those of arrays. Cost: one pass over
+arguments and results; nothing where no class of such values is known.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Opened:
 
 
 class _Part:
-    """A value, and the arrays by which it is differentiated: those with tangents that it is made of, or the carriers."""
+    """A value, and the arrays by which it is differentiated: those with tangents among its own, or the carriers."""
 
     def __init__(self, value):
         self.ty = core.typeof(value)
@@ -90,7 +90,8 @@ class _Part:
             kind = "cotangent" if cotangent else "tangent"
             raise TypeError(f"the {kind} of a value of type {self.ty} has type {ty}, got one of type {found}")
         lo = ty.lower_val(tangent)
-        return [core.as_array(lo[i - self.first], "a tangent").astype(x.dtype) for i, x in zip(self.places, self.moving)]
+        own = [lo[i - self.first] for i in self.places]
+        return [core.as_array(x, "a tangent").astype(like.dtype) for x, like in zip(own, self.moving)]
 
 
 def _alike(found, ty):

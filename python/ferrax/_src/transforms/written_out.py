@@ -1,7 +1,7 @@
 """Programs with the operations on values that are no arrays written out as operations on arrays.
 
-In goes a jaxpr, out comes one without such equations, in which functions with rules of their own are what they do. Cost:
-every equation is recorded again.
+In goes a jaxpr, out comes one without such equations, in which functions with rules of their own are what they do.
+Cost: every equation is recorded again.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ def _apply(eqn, values):
     if inner is None:
         return bind_equation(eqn, values)
     if eqn.primitive.name in _WITH_RULES:
-        return _results(*_of_call(eqn.params), values)
+        inner, consts = _of_call(eqn.params)
+        return _results(inner, consts, values)
     if not any(jaxpr.is_high for jaxpr in jaxprs_in_params(eqn.params)):
         return bind_equation(eqn, values)
     if eqn.primitive.name == "jit":
-        return _results(*_of_call(eqn.params), values)
+        inner, consts = _of_call(eqn.params)
+        return _results(inner, consts, values)
     return bind_equation(eqn.replace(params={name: _lowered(x) for name, x in eqn.params.items()}), values)
 
 

@@ -110,7 +110,9 @@ def broadcast_specs(specs: Any, tree: Any, is_leaf: Callable[[Any], bool] | None
             continue
         for value in tree_util.tree_leaves(part, lambda x: is_opaque(x) or isinstance(x, Placeholder)):
             if not (is_opaque(value) or isinstance(value, Placeholder)):
-                raise TypeError(f"{leaf} is a spec of values that are no arrays, and was given for one of {type(value).__name__}")
+                raise TypeError(
+                    f"{leaf} is a spec of values that are no arrays, and was given for one of {type(value).__name__}"
+                )
             children, data = tree_util.flatten_one_level(value)
             ty = value.ty if isinstance(value, Placeholder) else data
             found += leaf._spread(ty, len(list(children)))
@@ -129,7 +131,7 @@ def _public(function: F, position: int) -> F:
     def public(*args, **kwargs):
         if not _classes:
             return function(*args, **kwargs)
-        takes_path = kwargs.get("is_leaf_takes_path", False) or (position + 1 < len(args) and args[position + 1] is True)
+        takes_path = kwargs.get("is_leaf_takes_path", position + 1 < len(args) and args[position + 1])
         if len(args) > position:
             args = (*args[:position], leaf_test(args[position], takes_path), *args[position + 1 :])
         else:

@@ -134,7 +134,10 @@ def check_cotangent(aval: Any, ct: Any) -> None:
     if ct is None or ct is Zero:
         return
     found = ct.aval if type(ct) is Zero else core.typeof(ct)
-    fits = found.shape == aval.shape if isinstance(aval, core.ShapedArray) and hasattr(found, "shape") else found == aval
+    if isinstance(aval, core.ShapedArray) and hasattr(found, "shape"):
+        fits = found.shape == aval.shape
+    else:
+        fits = found == aval or any(getattr(x, "_varying", ()) for x in found.lo_ty())
     if not fits:
         raise ValueError(f"a cotangent of type {found.str_short()} was given, where {aval.str_short()} is expected")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ferrax._src.base import effects
-from ferrax._src.experimental.hi.types import MutableHiType, aval_method
 from ferrax._src.core.values import register_type
+from ferrax._src.experimental.hi.types import MutableHiType, aval_method
 from ferrax._src.state.boxes import Box, BoxTypeState
 from ferrax._src.tree import opaque
 
@@ -82,7 +82,7 @@ class BoxTy(MutableHiType):
         """'BoxTy'."""
         return "BoxTy"
 
-    __repr__ = __str__ = str_short  # type: ignore[assignment]  # without an argument
+    __repr__ = __str__ = str_short
 
     def lo_ty_qdd(self, state: BoxTypeState, /) -> list[Any]:
         """The types of the arrays of a box that holds values of these types."""

@@ -1,8 +1,8 @@
 """Primitives over values of any type with JAX's older protocol: `HiPrimitive`.
 
 In go values and parameters; `abstract_eval` says of which types the outputs are, `to_lojax` what they are, `jvp` and
-`transpose` how they are differentiated. Applied to traced values it is one equation (`rules`); what has effects, and what
-takes or gives values that change, is written out.
+`transpose` how they are differentiated. Applied to traced values it is one equation (`rules`); what has effects, and
+what takes or gives values that change, is written out.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from ferrax._src import core
 from ferrax._src.base.effects import Effect
 from ferrax._src.core.primitives import Primitive, primitive_jvps, primitive_transposes
 from ferrax._src.experimental.hi import types
-from ferrax._src.tracing.values_as_arrays import is_hi
 from ferrax._src.experimental.hi.prims import PrimRules
 from ferrax._src.experimental.hi.rules import Rules, call_p
+from ferrax._src.tracing.values_as_arrays import is_hi
 from ferrax._src.transforms.ad import UndefinedPrimal, is_undefined_primal
 
 
@@ -94,7 +94,7 @@ def _becomes_arrays(x) -> bool:
 class _Applied:
     """The primitive with its parameters, for inputs and outputs of these types."""
 
-    effects = frozenset()
+    effects: frozenset[Any] = frozenset()
 
     def __init__(self, primitive, params, in_avals, out_avals):
         self.primitive = primitive

@@ -13,10 +13,10 @@ from typing import Any
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.experimental.hi.accums import GradAccum, NullAccum, ValAccum, is_zero
-from ferrax._src.tracing.values_as_arrays import is_hi
 from ferrax._src.experimental.hi.rules import ByJvp, Rules, call_p
 from ferrax._src.experimental.hi.slots import Slots
 from ferrax._src.tracing import staging
+from ferrax._src.tracing.values_as_arrays import is_hi
 from ferrax._src.transforms.ad import is_undefined_primal
 from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.transforms.linearized import orders
@@ -28,9 +28,11 @@ class HiPrim:
 
     The class sets, in `__init__`, `in_avals`, a tuple of (trees of) the types of arguments, `out_aval`, the
     (tree of) types of the result, and `params`, a dict whose entries become attributes, and then calls
-    `super().__init__()`. `effects` is a set of effects, none unless given. It has `expand`, and of the other methods those
-    of the transformations that it is to go through; where a value is made of arrays whose tangents are the value's, and none
-    is given, derivatives and batches are those of `expand`.
+    `super().__init__()`. `effects` is a set of effects, none unless given. It has `expand`, and of the other methods
+    those of the transformations that it is to go through; where a value is made of arrays whose tangents are the
+    value's, and none is given, derivatives and batches are those of `expand`. `dce` and `remat` are for programs that
+    ask for them: the compiler drops whole equations, and checkpoints compute them again. With effects, or where a
+    value is a mutable array or a box, a call is what `expand` does, and so is its derivative.
 
     Errors: AttributeError where an attribute is missing, and for a class with both `vjp_bwd` and `vjp_bwd_retval`;
     NotImplementedError by a transformation for which a method is missing; TypeError for arguments of other types.
@@ -121,7 +123,7 @@ class HiPrim:
         raise self._missing("batch` or `batch_dim_rule", "for vmap support, ")
 
     def dce(self, used_outs: Any) -> tuple[Any, Any, Any]:
-        """Which arguments are used and which results made where only these results are used, and the primitive for it."""
+        """Which arguments are used, and which results made by which primitive, where only these results are used."""
         if any(tree_util.tree_leaves(used_outs)):
             return True, True, self
         return False, False, None
@@ -237,7 +239,9 @@ class PrimRules(Rules):
     def _lower_outs(self, value, what):
         leaves, tree = opaque.flatten(value)
         if tree != self.outs.tree:
-            raise TypeError(f"{what} of {self.name} gave {value!r}, of structure {tree}, where out_aval says {self.outs.tree}")
+            raise TypeError(
+                f"{what} of {self.name} gave {value!r}, of structure {tree}, where out_aval says {self.outs.tree}"
+            )
         return self.outs.lower(leaves)
 
     def run(self, arrays):
@@ -251,7 +255,9 @@ class PrimRules(Rules):
         try:
             leaves = self.outs.tree.flatten_up_to(tangents)
         except (ValueError, TypeError) as error:
-            raise TypeError(f"{what} of {self.name} gave tangents of another structure than out_aval: {error}") from None
+            raise TypeError(
+                f"{what} of {self.name} gave tangents of another structure than out_aval: {error}"
+            ) from None
         return self.outs.lower_tangents(leaves)
 
     def jvp(self, primals, tangents):

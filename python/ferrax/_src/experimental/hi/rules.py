@@ -1,8 +1,9 @@
 """Primitives over values as equations over arrays: `call_hi_primitive`, and the rules of its transformations.
 
-An equation has its rules, `Rules`, as a parameter: functions of flat lists of arrays, which the classes of `prims` make of
-what users define. Of a batch the rules are those of an element, mapped (`Batched`). Reverse mode leaves an equation
-`call_hi_primitive_linearized` in the linear program, which is transposed by the reverse rule and computes nothing.
+An equation has its rules, `Rules`, as a parameter: functions of flat lists of arrays, which the classes of `prims`
+make of what users define. Of a batch the rules are those of an element, mapped (`Batched`). Reverse mode leaves an
+equation `call_hi_primitive_linearized` in the linear program, which is transposed by the reverse rule and computes
+nothing.
 Cost: a rule is traced where a transformation meets the equation.
 """
 
@@ -32,7 +33,7 @@ from ferrax._src.tree import tree_util
 
 
 class Rules:
-    """What an equation `call_hi_primitive` does: types of inputs and outputs, which of them have tangents, and rules."""
+    """What an equation `call_hi_primitive` does: types of inputs and outputs, which have tangents, and rules."""
 
     in_types: list[Any]
     out_types: list[Any]
@@ -75,7 +76,8 @@ class Rules:
         text = None if data.name is None else named_axes.text(data.name)
         _, found = program.batch(data.size, [*dims, *[None] * len(captured)], None, text)
         outs = call_p.bind(*args, _prim=Batched(self, data, dims))
-        return [x[0] if dim is None else x for x, dim in zip(outs, found)], [None if dim is None else 0 for dim in found]
+        outs = [x[0] if dim is None else x for x, dim in zip(outs, found)]
+        return outs, [None if dim is None else 0 for dim in found]
 
 
 call_p = Primitive("call_hi_primitive")

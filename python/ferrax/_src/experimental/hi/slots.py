@@ -12,9 +12,9 @@ from typing import Any
 from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core.avals import ShapedArray
-from ferrax._src.tracing import values_as_arrays as lowering
 from ferrax._src.experimental.hi.accums import is_zero
 from ferrax._src.lax.elementwise import _convert_element_type
+from ferrax._src.tracing import values_as_arrays as lowering
 from ferrax._src.transforms.ad import Zero, zeros_like_aval
 from ferrax._src.tree import tree_util
 
@@ -64,7 +64,7 @@ class Slot:
             return [core.as_array(value, self.what)]
         arrays, found = list(lowering.flatten(value)[0]), core.typeof(value)
         # Of which axes of a mesh parts vary over types of primitives do not say.
-        if found != self.aval and not any(getattr(x, "_varying", ()) for x in arrays):
+        if found != self.aval and not any(getattr(x, "_varying", ()) for x in (*arrays, *self.types)):
             raise TypeError(f"{self.what}: expected a value of type {self.aval}, got one of type {found}")
         return arrays
 
@@ -98,7 +98,7 @@ class Slot:
         if not self.hi:
             return [core.as_array(tangent, self.what)] if self.active[0] else zeros
         found = core.typeof(tangent)
-        varies = any(getattr(x, "_varying", ()) for x in found.lower_val(tangent))
+        varies = any(getattr(x, "_varying", ()) for x in (*found.lower_val(tangent), *self.types))
         if found != ty and not varies and not (isinstance(ty, ShapedArray) and _same_arrays(found, ty)):
             kind = "cotangent" if cotangent else "tangent"
             raise TypeError(f"{self.what}: expected a {kind} of type {ty}, got one of type {found}")
@@ -134,7 +134,7 @@ class Slots:
 
     @property
     def active(self) -> list[bool]:
-        return [flag for slot in self.slots for flag in (slot.types and slot.active)]
+        return [flag for slot in self.slots for flag in slot.active]
 
     def split(self, arrays: Any) -> list[list[Any]]:
         """The arrays of each slot."""

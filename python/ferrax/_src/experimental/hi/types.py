@@ -214,8 +214,8 @@ class aval_method(NamedTuple):
 class MappingSpec(opaque.ValueSpec):
     """Base of what says along which axes `vmap` maps over a value of a `HiType`, in `in_axes` and `out_axes`.
 
-    What it says of each array that the value is made of is its attribute `val`: a number, None, another spec, or a tree of
-    these with one for each array. One alone stands for each.
+    What it says of each array that the value is made of is its attribute `val`: a number, None, another spec, or a
+    tree of these with one for each array. One alone stands for each.
 
     >>> class PairSpec(hijax.MappingSpec):
     ...     def __init__(self, *axes):
@@ -241,8 +241,8 @@ def _axes_of(spec):
         return [spec]
     if not hasattr(spec, "val"):
         raise NotImplementedError(
-            f"vmap: {type(spec).__name__} does not say along which axis each array is mapped over: give it an attribute "
-            "`val`, a tuple of the axes"
+            f"vmap: {type(spec).__name__} does not say along which axis each array is mapped over: give it an "
+            "attribute `val`, a tuple of the axes"
         )
     leaves = tree_util.tree_leaves(spec.val, is_leaf=lambda x: x is None or isinstance(x, MappingSpec))
     return [axis for leaf in leaves for axis in _axes_of(leaf)]
