@@ -22,7 +22,7 @@ from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core.avals import ShapedArray
 from ferrax._src.state import Ref
-from ferrax._src.tree import opaque
+from ferrax._src.tree import opaque, tree_util
 
 _CARRIERS = "_ferrax_carriers"
 
@@ -165,6 +165,17 @@ def unflatten(data: Any, children: Any) -> Any:
     if own and any(isinstance(x, core.Tracer) for x in children[len(lo) :]):
         keep_carriers(value, children[len(lo) :])
     return value
+
+
+def types_in(tree: Any) -> Any:
+    """A tree with the types of values in the places of those that are made of types of arrays."""
+
+    def shown(x):
+        if type(x) is not opaque.Placeholder or x.unflatten is not unflatten:
+            return x
+        return x.ty.ty if type(x.ty) is _Attributes else x.ty
+
+    return tree_util.tree_map(shown, tree, is_leaf=lambda x: type(x) is opaque.Placeholder)
 
 
 def _raised(ty, lo):

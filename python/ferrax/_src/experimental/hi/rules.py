@@ -9,6 +9,7 @@ Cost: a rule is traced where a transformation meets the equation.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -72,12 +73,50 @@ class Rules:
 
     def batch(self, data: Any, args: Any, dims: Any) -> tuple[list[Any], list[Any]]:
         """The outputs of a batch, and where they have its axis: None for those that are the same for each."""
-        program, captured, _ = staging.stage(lambda *xs: self.run(list(xs)), self.in_types, {})
-        text = None if data.name is None else named_axes.text(data.name)
-        _, found = program.batch(data.size, [*dims, *[None] * len(captured)], None, text)
+        moves = self._moves(data, dims)
         outs = call_p.bind(*args, _prim=Batched(self, data, dims))
-        outs = [x[0] if dim is None else x for x, dim in zip(outs, found)]
-        return outs, [None if dim is None else 0 for dim in found]
+        return [x if flag else x[0] for x, flag in zip(outs, moves)], [0 if flag else None for flag in moves]
+
+    def _moves(self, data, dims):
+        """Which outputs, or their tangents, differ between the elements of a batch."""
+        moves = _differ(lambda *xs: self.run(list(xs)), self.in_types, data, dims)
+        if self.has_vjp or self.has_lin or self.carried:
+            return [flag or there for flag, there in zip(moves, self.out_active)]
+        if self.has_jvp and not _asking.tangents:
+            active = [ty for ty, flag in zip(self.in_types, self.in_active) if flag]
+            every = [*dims, *[dim for dim, flag in zip(dims, self.in_active) if flag]]
+            # The rule may apply the primitive itself, to tangents.
+            _asking.tangents = True
+            try:
+                moved = _differ(self._tangents, [*self.in_types, *active], data, every)
+            finally:
+                _asking.tangents = False
+            return [flag or other for flag, other in zip(moves, moved)]
+        return moves
+
+    def _tangents(self, *args):
+        """The tangents of the outputs, of the inputs and the tangents of those that have any."""
+        count, given = len(self.in_types), iter(args[len(self.in_types) :])
+        pairs = zip(self.in_active, self.in_types)
+        tangents = [next(given) if flag else Zero(ty.to_tangent_aval()) for flag, ty in pairs]
+        _, found = self.jvp(args[:count], tangents)
+        # What has no tangent differs as its value does.
+        return [x if flag else 0.0 for x, flag in zip(map(instantiate_zeros, found), self.out_active)]
+
+
+class _Asking(threading.local):
+    # Whether it is found out which tangents differ between the elements of a batch.
+    tangents = False
+
+
+_asking = _Asking()
+
+
+def _differ(fun, types, data, dims):
+    program, captured, _ = staging.stage(fun, types, {})
+    text = None if data.name is None else named_axes.text(data.name)
+    _, found = program.batch(data.size, [*dims, *[None] * len(captured)], None, text)
+    return [dim is not None for dim in found]
 
 
 call_p = Primitive("call_hi_primitive")
@@ -277,7 +316,7 @@ class Batched(Rules):
     def run(self, arrays):
         return self._map(self.rules.run, (list(self.dims),))(list(arrays))
 
-    def _tangents(self, tangents):
+    def _lanes(self, tangents):
         """Those that are there, as a function that makes a list of all of an element's of these."""
         flags = [type(t) is not Zero for t in tangents]
 
@@ -290,7 +329,7 @@ class Batched(Rules):
         return given, [dim for dim, flag in zip(self.dims, flags) if flag], every
 
     def _pushed(self, rule, primals, tangents):
-        given, given_dims, every = self._tangents(tangents)
+        given, given_dims, every = self._lanes(tangents)
         flags: list[bool] = []
 
         def mapped(primals, given):
