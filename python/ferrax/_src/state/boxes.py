@@ -186,7 +186,8 @@ def put(box, key, arrays) -> None:
         frame, kind, scope = frames[-1]
         scope = refs_._new_scope(frame, kind) if scope is None else scope
         scope.boxes[box] = key, [Ref(_core.alias(x), frame, made) for x in arrays]
-        named_axes.set_types(object())
+        if not box._home:
+            named_axes.set_types(object())
         return
     kept = box._refs.get(key)
     if kept is None:
@@ -200,6 +201,8 @@ def put(box, key, arrays) -> None:
     box._key = key
     if box in _watched:
         _changed_outside(box)
+    elif not box._home:
+        named_axes.set_types(frozenset(_others.items()))
 
 
 def _alike(key, other) -> bool:
@@ -276,7 +279,9 @@ def _unflatten(data, children):
     children = tuple(children)
     if not all(type(x) is Ref for x in children):
         return opaque.Placeholder(_unflatten, data, children)
-    anchor = refs_.home_ref(children[0])
+    anchor = children[0]
+    if anchor._target is None:
+        anchor = refs_.home_ref(anchor)
     if anchor._owner is not None:
         return anchor._owner
     box = Box.__new__(Box)

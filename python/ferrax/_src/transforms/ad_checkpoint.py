@@ -9,6 +9,7 @@ it calls, not in bodies of loops and branches, of which the policy is asked as o
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -17,7 +18,7 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes, effects, errors
 from ferrax._src.base.traceback_util import api_boundary
-from ferrax._src.core import abstract_type, api_util, call_borders, float0
+from ferrax._src.core import abstract_type, api_util, call_borders, float0, named_axes
 from ferrax._src.core.jaxpr import ClosedJaxpr, bind_equation, interpret
 from ferrax._src.core.primitives import builtin, by_implementation
 from ferrax._src.state import arguments as ref_args
@@ -197,16 +198,15 @@ def _traced(fun, call, given, arrays, in_tree, args, kwargs):
         return result
     flat = Flat(call, in_tree, kind="checkpoint")
     names = functools.partial(api_util.argument_names, call, args, kwargs)
-    linearized.orders.checkpoints += 1
+    asked = linearized.asks_for_checkpoints[0]
     try:
-        program, captured, touched = _core.trace_program(
-            flat, "stage", api_util.fun_name(fun), types, names, arrays
-        )
+        with named_axes.checkpointed() if asked else contextlib.nullcontext():
+            program, captured, touched = _core.trace_program(
+                flat, "stage", api_util.fun_name(fun), types, names, arrays
+            )
     except errors.ConcretizationTypeError as error:
         _advise(error)
         raise
-    finally:
-        linearized.orders.checkpoints -= 1
     result = program, captured, touched, flat.out_tree
     if key is not None and known.lasting(captured, touched):
         known.keep(fun, key, result)

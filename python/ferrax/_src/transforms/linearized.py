@@ -43,8 +43,6 @@ class _Orders(threading.local):
     # How many rules that ask for values of tangents or cotangents were traced so far.
     by_value = 0
     pushes = linearizes = False
-    # How many checkpoints are being traced.
-    checkpoints = 0
 
     @contextlib.contextmanager
     def pushing(self, linearizes=False, yes=True):
@@ -58,6 +56,9 @@ class _Orders(threading.local):
 
 
 orders = _Orders()
+
+# Whether there are primitives whose derivative within a checkpoint is made by another rule; once True it stays.
+asks_for_checkpoints = [False]
 
 
 def float0_zeros(shape):

@@ -12,6 +12,7 @@ from typing import Any
 
 from ferrax import _core
 from ferrax._src import core
+from ferrax._src.core import named_axes
 from ferrax._src.experimental.hi.accums import GradAccum, NullAccum, ValAccum, is_zero
 from ferrax._src.experimental.hi.rules import ByJvp, Rules, call_p
 from ferrax._src.experimental.hi.slots import Slots
@@ -19,7 +20,7 @@ from ferrax._src.tracing import staging
 from ferrax._src.tracing.values_as_arrays import is_hi
 from ferrax._src.transforms.ad import is_undefined_primal
 from ferrax._src.transforms.batching_rules import moveaxis
-from ferrax._src.transforms.linearized import orders
+from ferrax._src.transforms.linearized import asks_for_checkpoints
 from ferrax._src.tree import opaque, tree_util
 
 
@@ -67,6 +68,8 @@ class HiPrim:
         self.out_avals_flat, self.out_tree = tree_util.tree_flatten(self.out_aval)
         self.__dict__.update(self.params)
         self._made: Any = None
+        if _overrides(self, "jvp") and _overrides(self, "vjp_fwd"):
+            asks_for_checkpoints[0] = True
         self.check(*self.in_avals)
 
     @property
@@ -142,7 +145,7 @@ class HiPrim:
         rules = self._rules
         rules.learn(args)
         # What a checkpoint computes again is differentiated by the forward rule, as in JAX.
-        prim = ByJvp(rules) if orders.checkpoints and rules.has_jvp else self
+        prim = ByJvp(rules) if rules.has_jvp and named_axes.is_checkpointed() else self
         return rules.outs.raise_(call_p.bind(*rules.ins.lower(leaves), _prim=prim))
 
     def _missing(self, method, what):
