@@ -233,7 +233,12 @@ def _watch(box):
     if box not in _watched:
         _watched[box] = box._key
         number = _serials[box] = next(_numbers)
-        weakref.finalize(box, _others.pop, number, None)
+        weakref.finalize(box, _forget, number)
+
+
+def _forget(number):
+    if _others.pop(number, None) is not None:
+        named_axes.set_types(frozenset(_others.items()))
 
 
 def _changed_outside(box):

@@ -58,6 +58,11 @@ class HiPrim:
     params: dict[str, Hashable]
     effects: Any = frozenset()
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.jvp is not HiPrim.jvp and cls.vjp_fwd is not HiPrim.vjp_fwd:
+            asks_for_checkpoints[0] = True
+
     def __init__(self) -> None:
         for name in ("in_avals", "out_aval", "params"):
             if not hasattr(self, name):
@@ -68,8 +73,6 @@ class HiPrim:
         self.out_avals_flat, self.out_tree = tree_util.tree_flatten(self.out_aval)
         self.__dict__.update(self.params)
         self._made: Any = None
-        if _overrides(self, "jvp") and _overrides(self, "vjp_fwd"):
-            asks_for_checkpoints[0] = True
         self.check(*self.in_avals)
 
     @property

@@ -80,7 +80,7 @@ class Rules:
     def _moves(self, data, dims):
         """Which outputs, or their tangents, differ between the elements of a batch."""
         moves = _differ(lambda *xs: self.run(list(xs)), self.in_types, data, dims)
-        if self.has_vjp or self.has_lin or self.carried:
+        if self.carried or (not self.has_jvp and (self.has_vjp or self.has_lin)):
             return [flag or there for flag, there in zip(moves, self.out_active)]
         if self.has_jvp and not _asking.tangents:
             active = [ty for ty, flag in zip(self.in_types, self.in_active) if flag]
