@@ -255,7 +255,7 @@ class HiPspec(opaque.ValueSpec):
     ...     def to_lo(self):
     ...         return ferrax.P("x"), ferrax.P()
     >>> PairSpec().to_lo()
-    (P('x'), P())
+    (P('x',), P())
     """
 
     def to_lo(self) -> tuple[PartitionSpec, ...]:
