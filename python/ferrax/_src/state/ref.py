@@ -144,7 +144,8 @@ class Ref:
         value = _outer_value(self)
         if value is None or isinstance(value, core.Tracer):
             return type_text(self)
-        return "Ref" + repr(value)[len("Array") :]
+        # Rows below the first are as far in as that.
+        return ("Ref" + repr(value)[len("Array") :]).replace("\n  ", "\n")
 
     def _read(self):
         # The native core reads the refs among the arguments of a call.

@@ -82,7 +82,7 @@ class Rules:
         moves = _differ(lambda *xs: self.run(list(xs)), self.in_types, data, dims)
         if self.carried or (not self.has_jvp and (self.has_vjp or self.has_lin)):
             return [flag or there for flag, there in zip(moves, self.out_active)]
-        if self.has_jvp and not _asking.tangents:
+        if self.has_jvp and any(self.in_active) and not _asking.tangents:
             active = [ty for ty, flag in zip(self.in_types, self.in_active) if flag]
             every = [*dims, *[dim for dim, flag in zip(dims, self.in_active) if flag]]
             # The rule may apply the primitive itself, to tangents.
