@@ -48,11 +48,18 @@ def test_values_have_the_type_that_was_registered():
         cur_qdd(1.0)
 
 
-@pytest.mark.parametrize("transform", [ferrax.jit, ferrax.grad])
-def test_programs_hold_arrays_alone(transform):
-    with pytest.raises(NotImplementedError, match="'put' is a primitive over values that are no arrays"):
-        transform(lambda x: put_p.bind(Box(0.0), x, scale=1.0))(1.0)
-    with pytest.raises(TypeError, match="Box"):
+def test_what_changes_a_value_is_done_while_tracing():
+    def squared(box, x):
+        put_p.bind(box, x, scale=2.0)
+        return box.value**2
+
+    assert ferrax.jit(lambda x: squared(Box(0.0), x))(3.0) == 36.0
+    assert ferrax.grad(lambda x: squared(Box(0.0), x))(3.0) == 24.0
+
+
+@pytest.mark.parametrize("transform", [ferrax.jit, ferrax.grad, ferrax.vmap])
+def test_values_that_change_are_no_arguments(transform):
+    with pytest.raises(TypeError, match="a value of Box, of type .* cannot be an argument or a result"):
         transform(lambda box: 1.0)(Box(0.0))
 
 

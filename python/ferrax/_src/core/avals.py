@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ferrax import _core
 from ferrax._src.base import dtypes
 from ferrax._src.core.devices import Space
 from ferrax._src.core.layout import Format, Layout, check_concrete, order_of
@@ -57,6 +58,9 @@ class AbstractValue:
     """
 
     __slots__ = ()
+    # Whether values are no arrays, and whether what they hold changes.
+    is_high = False
+    has_qdd = False
 
     def to_tangent_aval(self) -> AbstractValue:
         """The type of tangents. Errors: NotImplementedError where there are none."""
@@ -200,6 +204,47 @@ class ShapedArray(Extents, AbstractValue):
         return self.update(dtype=dtypes.float0, weak_type=False)
 
     to_ct_aval = to_cotangent_aval = at_least_vspace = to_tangent_aval
+
+    # What types of values that are no arrays say of theirs (`experimental.hijax`).
+
+    def lo_ty(self) -> list[ShapedArray]:
+        """The types of the arrays that a value is made of: the type itself."""
+        return [self]
+
+    def lower_val(self, hi_val: Any) -> list[Any]:
+        """The arrays that a value is made of: itself."""
+        return [hi_val]
+
+    def raise_val(self, *lo_vals: Any) -> Any:
+        """The value that is made of an array: itself."""
+        (value,) = lo_vals
+        return value
+
+    def leading_axis_spec(self) -> int:
+        """Which axis is the first."""
+        return 0
+
+    def vspace_zero(self) -> Any:
+        """An array of zeros."""
+        return _core.array_from_numpy(np.zeros(self.shape, self.dtype), self.weak_type)
+
+    def vspace_add(self, x: Any, y: Any) -> Any:
+        """The sum of two arrays of the type."""
+        return x + y
+
+    def shard(self, mesh: Any, manual_axes: Any, check_vma: bool, spec: Any) -> ShapedArray:
+        """The type of the part of each device: the axes that `spec` divides over the mesh are shorter."""
+        return self._over(mesh, spec, lambda extent, parts: extent // parts)
+
+    def unshard(self, mesh: Any, check_vma: bool, spec: Any) -> ShapedArray:
+        """The type of an array of which each device has a part of this type."""
+        return self._over(mesh, spec, lambda extent, parts: extent * parts)
+
+    def _over(self, mesh, spec, change):
+        entries = (*spec, *[None] * (self.ndim - len(spec)))
+        names = [() if e is None else e if isinstance(e, tuple) else (e,) for e in entries]
+        parts = [math.prod(mesh.shape[name] for name in own) for own in names]
+        return ShapedArray(tuple(map(change, self.shape, parts)), self.dtype, self.weak_type)
 
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         """'float32[2,3]', or 'f32[2,3]' with short dtype names; 'float32[4@x]' where an axis is divided

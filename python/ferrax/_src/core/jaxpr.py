@@ -171,7 +171,14 @@ class Jaxpr:
         self.eqns = list(eqns)
         self.effects = effects
         self.debug_info = debug_info or DebugInfo("jaxpr", "jaxpr")
-        self.is_high = is_high
+        self._high = is_high
+
+    @property
+    def is_high(self) -> bool:
+        """Whether there are equations over values that are no arrays (`experimental.hijax`), written as over theirs."""
+        return self._high or any(
+            eqn.primitive._high or any(inner.is_high for inner in jaxprs_in_params(eqn.params)) for eqn in self.eqns
+        )
 
     @classmethod
     def _of_program(cls, program, captured, constants):

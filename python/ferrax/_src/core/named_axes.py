@@ -21,8 +21,8 @@ Axes = tuple[tuple[Hashable, int], ...]
 _NO_MESH = (None, None, ())
 # Of the axes those of meshes, with whether types say what varies over them.
 Manual = tuple[tuple[Hashable, bool], ...]
-# By axes, those of meshes and the mesh in use.
-_numbers: dict[tuple[Axes, Manual, tuple], int] = {((), (), _NO_MESH): 0}
+# By axes, those of meshes, the mesh in use, the types of boxes, and whether a checkpoint is around.
+_numbers: dict[tuple[Axes, Manual, tuple, Hashable, bool], int] = {((), (), _NO_MESH, frozenset(), False): 0}
 _lock = threading.Lock()
 
 
@@ -32,6 +32,7 @@ class _State(threading.local):
         self.manual: Manual = ()
         self.mesh: tuple = _NO_MESH
         self.spmd: tuple = ()
+        self.checkpointed = False
         self.devices: Hashable | None = None
         self.indices: dict[int, object] = {}
 
@@ -55,10 +56,37 @@ def _set(axes, manual):
 
 
 def _tell():
-    key = (_state.axes, _state.manual, _state.mesh)
+    key = (_state.axes, _state.manual, _state.mesh, _types[0], _state.checkpointed)
     with _lock:
         number = _numbers.setdefault(key, len(_numbers))
     _core.set_axes(number)
+
+
+# The types of mutable values that jitted functions close over, whatever describes them, where they are not those
+# that the functions saw first.
+_types: list[Hashable] = [frozenset()]
+
+
+def set_types(types: Hashable) -> None:
+    """Makes these types part of what functions are known by."""
+    _types[0] = types
+    _tell()
+
+
+@contextlib.contextmanager
+def checkpointed():
+    """A context in which functions are known as ones within a checkpoint."""
+    before, _state.checkpointed = _state.checkpointed, True
+    _tell()
+    try:
+        yield
+    finally:
+        _state.checkpointed = before
+        _tell()
+
+
+def is_checkpointed() -> bool:
+    return _state.checkpointed
 
 
 def mesh_in_use() -> tuple:

@@ -57,6 +57,8 @@ class Primitive:
     # Runs at once under a derivative: it shows values and gives none.
     _observes = False
     _builtin = False
+    # Stands for an operation on values that are no arrays.
+    _high = False
 
     def __init__(self, name: str) -> None:
         self.name = name

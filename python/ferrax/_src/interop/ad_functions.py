@@ -55,7 +55,8 @@ def jvp(
     nonzero = [
         dtypes.has_tangent(x.dtype) and type(t) is not Zero for x, t in zip(arrays, tangents)
     ]
-    pushed, flags = program.jvp(nonzero + [False] * len(captured))
+    with linearized.orders.pushing():
+        pushed, flags = program.jvp(nonzero + [False] * len(captured))
     given = [core.as_array(t, "jvp") for t, flag in zip(tangents, nonzero) if flag]
     results = apply_program(pushed, arrays + captured + given)
     results, flags, _ = linearized.write_refs(flat, results, flags)
@@ -86,7 +87,7 @@ def linearize(fun: Callable[..., Any], primals: Any, has_aux: bool = False, is_v
     """
     if is_vjp:
         raise NotImplementedError("ad.linearize: is_vjp is not supported; use ferrax.vjp")
-    point = linearized.Linearized(_flat_function(fun, has_aux), tuple(primals), has_aux)
+    point = linearized.Linearized(_flat_function(fun, has_aux), tuple(primals), has_aux, pushes=True)
     if point.ordered or point.reverses:
         raise NotImplementedError(
             "ad.linearize: the function has reverse rules that use mutable arrays; use "

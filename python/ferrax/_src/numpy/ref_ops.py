@@ -25,8 +25,8 @@ from ferrax._src.numpy.index_parse import Mask, parse
 from ferrax._src.numpy.indexing import _settle_booleans, concrete_masks, structure_of
 from ferrax._src.numpy.ref_index import checked_index
 from ferrax._src.numpy.slices import Slice
-from ferrax._src.state import Ref, TransformedRef, at_user_line, check_ref, new_ref
-from ferrax._src.tree import tree_util
+from ferrax._src.state import Ref, TransformedRef, at_user_line, check_ref, freeze, new_ref
+from ferrax._src.tree import opaque, tree_util
 
 __all__ = ["addupdate", "empty_ref", "get", "run_state", "set", "swap"]
 
@@ -40,6 +40,8 @@ def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
         >>> ref = ferrax.ref.empty_ref(ferrax.ShapeDtypeStruct((2,), jnp.float32))
         >>> ref[...] = jnp.ones(2)
     """
+    if getattr(ty, "is_high", False):
+        return new_ref(ty.raise_val(*[full(x.shape, 0, x.dtype) for x in ty.lo_ty()]))
     shape, dtype, *_ = core.abstract_type(ty)
     return new_ref(full(shape, 0, dtype), memory_space=memory_space)
 
@@ -143,7 +145,7 @@ def run_state(f: Callable[..., None]) -> Callable[[Any], Any]:
 
     @functools.wraps(f)
     def wrapped(init):
-        leaves, tree = tree_util.tree_flatten(init)
+        leaves, tree = opaque.flatten(init)
         refs = [new_ref(leaf) for leaf in leaves]
         result: Any = cast(Any, f)(tree.unflatten(refs))
         if tree_util.tree_leaves(result):
@@ -151,7 +153,7 @@ def run_state(f: Callable[..., None]) -> Callable[[Any], Any]:
                 "run_state: the function works on the refs that it gets and returns None, got "
                 f"{result!r}.{at_user_line()}"
             )
-        return tree.unflatten([state.read(ref) for ref in refs])
+        return tree.unflatten([freeze(ref) for ref in refs])
 
     return wrapped
 

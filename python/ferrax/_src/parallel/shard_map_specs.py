@@ -26,7 +26,7 @@ from ferrax._src.core.mesh import (
 )
 from ferrax._src.core.partition import PartitionSpec, entry_names, names_of
 from ferrax._src.core.sharding import NamedSharding
-from ferrax._src.tree import tree_util
+from ferrax._src.tree import opaque, tree_util
 
 
 class InferSpecs:
@@ -100,6 +100,8 @@ def checked(mesh, axis_names, in_specs, out_specs) -> tuple:
 def _check_specs(what, specs, mesh, manual) -> None:
     leaves = tree_util.tree_leaves(specs, is_leaf=_is_spec)
     for spec in leaves:
+        if isinstance(spec, opaque.ValueSpec):
+            continue  # checked as those of the arrays that it stands for
         if not _is_spec(spec):
             raise TypeError(
                 f"shard_map: {what} must be PartitionSpecs, or a tree of these, got {spec!r} of type "
@@ -125,7 +127,7 @@ def prefix(specs, tree, what) -> list:
     if specs is Infer:
         return [Infer] * len(tree_util.tree_leaves(tree))
     try:
-        return tree_util.broadcast_prefix(specs, tree, is_leaf=lambda x: x is None or _is_spec(x))
+        return opaque.broadcast_specs(specs, tree, lambda x: x is None or _is_spec(x))
     except ValueError as error:
         raise ValueError(f"shard_map {what} do not fit the tree that they are for: {error}") from None
 

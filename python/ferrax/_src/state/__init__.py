@@ -3,7 +3,7 @@
 What the layers above use is here; the attributes of a `Ref` are the business of this package.
 """
 
-from ferrax._src.state import arguments
+from ferrax._src.state import arguments, boxes, value_refs
 from ferrax._src.state.messages import (
     at_user_line,
     differentiated_write,
@@ -14,6 +14,7 @@ from ferrax._src.state.messages import (
 from ferrax._src.state.ref import (
     AbstractRef,
     Ref,
+    _modules,
     argument,
     array_type,
     check_ref,
@@ -32,6 +33,8 @@ from ferrax._src.state.ref import (
 )
 from ferrax._src.state.views import TransformedRef, opened
 
+_modules.update(boxes=boxes, value_refs=value_refs)
+
 __all__ = [
     "AbstractRef",
     "Ref",
@@ -40,6 +43,7 @@ __all__ = [
     "arguments",
     "array_type",
     "at_user_line",
+    "boxes",
     "check_ref",
     "conform",
     "copied",

@@ -39,6 +39,7 @@ from ferrax._src.state.messages import (
     of_other_kind,
     type_text,
 )
+from ferrax._src.tree import opaque
 
 __all__ = ["Ref", "free_ref", "freeze", "new_ref"]
 
@@ -69,7 +70,7 @@ class Ref:
     """
 
     __slots__ = (
-        "__weakref__", "_freed", "_home", "_kind", "_made", "_reverse", "_reversed", "_target", "_type",
+        "__weakref__", "_freed", "_home", "_kind", "_made", "_owner", "_reverse", "_reversed", "_target", "_type",
         "_value",
     )  # fmt: skip
 
@@ -96,6 +97,8 @@ class Ref:
         self._target = None
         self._kind = kind
         self._freed = False
+        # The box that is found again by this ref, see `boxes`.
+        self._owner: Any = None
         # The ref that orders reverse rules, and which ref this one orders rules for: see `reverse`.
         self._reverse: Any = None
         self._reversed: Any = None
@@ -171,7 +174,8 @@ class Ref:
         value = _outer_value(self)
         if value is None or isinstance(value, core.Tracer):
             return type_text(self)
-        return "Ref" + repr(value)[len("Array") :]
+        # Rows below the first are as far in as that.
+        return ("Ref" + repr(value)[len("Array") :]).replace("\n  ", "\n")
 
     def _read(self):
         # The native core reads the refs among the arguments of a call.
@@ -298,6 +302,7 @@ def view_of(ref, name) -> Ref:
     view._target = target
     view._kind = target._kind
     view._freed = False
+    view._owner = None
     return view
 
 
@@ -323,6 +328,8 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Ref
         raise NotImplementedError(f"new_ref: there is one memory space, got {memory_space!r}")
     if kind not in (None, _PLUMBING):
         raise ValueError(f"new_ref: kind is None or {_PLUMBING!r}, got {kind!r}")
+    if opaque.is_opaque(init_val):
+        return _modules["value_refs"].new_value_ref(init_val, kind=kind)
     if isinstance(init_val, Ref):
         raise TypeError(
             "new_ref: a Ref cannot hold a Ref. Give its value: new_ref(ref[...])"
@@ -346,6 +353,8 @@ def freeze(ref: Ref) -> Any:
         >>> ferrax.freeze(ferrax.new_ref(jnp.arange(2)))
         Array([0, 1], dtype=int32)
     """
+    if opaque.is_opaque(ref) and hasattr(ref, "freeze"):
+        return ref.freeze()
     return copied(read(check_ref(ref, "freeze")))
 
 
@@ -414,10 +423,26 @@ class Scope:
         self.reverses: Any = []
         self.inputs: list = []
         self.views: dict[Ref, tuple] = {}
-        self.written: list[Entry] = []
+        self.noted: list[Entry] = []
         self.written_arguments: list = []
         self.written_reverses: list = []
         self.lasting = True
+        # Of boxes (`boxes`) from outside: what the function gave other types, as state and refs; the states that were
+        # seen; whether any belongs to an outer trace. Boxes that stand for arguments, as `(key of the anchor, box,
+        # state at the start)`. Once closed, `changed` are boxes, or keys of their anchors, and states.
+        self.boxes: dict = {}
+        self.seen: dict = {}
+        self.bound = False
+        self.box_arguments: list = []
+        self.changed: list = []
+
+    @property
+    def written(self) -> list[Entry]:
+        """The refs from outside that are written, where the types of boxes must not change.
+        Errors: TypeError if they do."""
+        if self.changed:
+            raise boxes().changed(self.changed[0][0])
+        return self.noted
 
     def note_write(self, ref, value):
         entry = self.entries.get(ref)
@@ -430,8 +455,8 @@ class Scope:
     def close(self):
         """The values that were written: those of `written`, of `written_arguments` and of
         `written_reverses`."""
-        self.written = [entry for entry in self.entries.values() if entry.written]
-        values = [entry.value for entry in self.written]
+        self.noted = [entry for entry in self.entries.values() if entry.written]
+        values = [entry.value for entry in self.noted]
         for key, ref, start in self.arguments:
             if ref._value is not start:
                 self.written_arguments.append(key)
@@ -443,8 +468,15 @@ class Scope:
                 self.written_reverses.append(key)
                 values.append(ref._value)
         self.reverses = []
+        changed = [(box, *state) for box, state in self.boxes.items()]
+        for key, box, start in self.box_arguments:
+            if box._key != start:
+                changed.append((key, box._key, box._refs[box._key]))
+        self.changed = [(box, key) for box, key, _ in changed]
+        values += [ref._value for _, _, refs in changed for ref in refs]
+        self.boxes, self.box_arguments = {}, []
         # A program that reads refs of another trace is good for that trace alone.
-        self.lasting = all(ref._home == 0 for ref in self.entries)
+        self.lasting = not self.bound and all(ref._home == 0 for ref in self.entries)
         for entry in self.entries.values():
             entry.value = None
         return values
@@ -452,19 +484,35 @@ class Scope:
     @property
     def count(self):
         """How many values follow the outputs."""
-        return len(self.written) + len(self.written_arguments) + len(self.written_reverses)
+        of_refs = len(self.noted) + len(self.written_arguments) + len(self.written_reverses)
+        return of_refs + sum(len(types) for _, (_, types) in self.changed)
 
     def write_back(self, results):
         """Writes the last results to the refs outside; returns the others."""
         first = len(results) - self.count
-        for entry, value in zip(self.written, results[first:]):
+        for entry, value in zip(self.noted, results[first:]):
             write(entry.ref, value)
+        self._put_boxes(results[first + len(self.noted) :], {})
         return results[:first]
+
+    def _put_boxes(self, values, arguments):
+        """Puts boxes into the states that the function gave them."""
+        for box, key in self.changed:
+            count = len(key[1])
+            owner = box if not isinstance(box, int) else home_ref(arguments[box])._owner
+            boxes().put(owner, key, values[:count])
+            values = values[count:]
 
     # What `jit` asks for at each call.
 
     def read(self, arguments, fun):
         """The values of the refs that the function closes over; `arguments` are those passed."""
+        for box, key in self.seen.items():
+            if box._key != key and not self.bound:
+                raise RuntimeError(
+                    "a Box that a jitted function closes over was given other types by another thread. Give it as an "
+                    "argument"
+                )
         for key, ref in arguments.items():
             if home_ref(ref) in self.entries:
                 raise ValueError(both(ref, fun, "jit", self.arguments[key]))
@@ -482,13 +530,23 @@ class Scope:
             raise of_other_kind(fun, self.arguments[key], *kinds)
 
     def write(self, values, arguments):
-        for entry, value in zip(self.written, values):
+        for entry, value in zip(self.noted, values):
             write(entry.ref, value)
-        values = iter(values[len(self.written) :])
+        rest = iter(values[len(self.noted) :])
         for key in self.written_arguments:
-            write(arguments[key], next(values))
+            write(arguments[key], next(rest))
         for key in self.written_reverses:
-            write(reverse(arguments[key]), next(values))
+            write(reverse(arguments[key]), next(rest))
+        self._put_boxes(list(rest), arguments)
+
+
+# Those of this package that are made of this one.
+_modules: dict[str, Any] = {}
+
+
+def boxes():
+    """The module `boxes`."""
+    return _modules["boxes"]
 
 
 def home_ref(ref):

@@ -23,9 +23,9 @@ from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.core.values import abstract_type
 from ferrax._src.state import arguments as ref_args
-from ferrax._src.tracing import known
+from ferrax._src.tracing import known, values_as_arrays
 from ferrax._src.tracing.abstract_values import stand_in
-from ferrax._src.tree import tree_util
+from ferrax._src.tree import opaque, tree_util
 
 
 class Flat:
@@ -174,9 +174,10 @@ def output_types(program, out_tree, known=(), explicit=()):
             for number, ty in enumerate(types)
         ]
     )
-    return tree_util.tree_map(
+    structs = tree_util.tree_map(
         lambda x: ShapeDtypeStruct(x.shape, x.dtype) if float0_leaves.is_float0(x) else x, structs
     )
+    return values_as_arrays.types_in(structs) if opaque.any_values() else structs
 
 
 def struct_of(ty, sharding=None):

@@ -9,6 +9,7 @@ it calls, not in bodies of loops and branches, of which the policy is asked as o
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -17,12 +18,13 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes, effects, errors
 from ferrax._src.base.traceback_util import api_boundary
-from ferrax._src.core import abstract_type, api_util, call_borders, float0
+from ferrax._src.core import abstract_type, api_util, call_borders, float0, named_axes
 from ferrax._src.core.jaxpr import ClosedJaxpr, bind_equation, interpret
 from ferrax._src.core.primitives import builtin, by_implementation
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing import known
 from ferrax._src.tracing.staging import Flat, stage
+from ferrax._src.transforms import linearized
 from ferrax._src.transforms.checkpoint_policies import native_policy, with_kept_within
 from ferrax._src.tree import tree_util
 
@@ -196,10 +198,12 @@ def _traced(fun, call, given, arrays, in_tree, args, kwargs):
         return result
     flat = Flat(call, in_tree, kind="checkpoint")
     names = functools.partial(api_util.argument_names, call, args, kwargs)
+    asked = linearized.asks_for_checkpoints[0]
     try:
-        program, captured, touched = _core.trace_program(
-            flat, "stage", api_util.fun_name(fun), types, names, arrays
-        )
+        with named_axes.checkpointed() if asked else contextlib.nullcontext():
+            program, captured, touched = _core.trace_program(
+                flat, "stage", api_util.fun_name(fun), types, names, arrays
+            )
     except errors.ConcretizationTypeError as error:
         _advise(error)
         raise

@@ -21,7 +21,7 @@ from ferrax._src.core.explicit_types import retyped
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.primitives import apply_program
 from ferrax._src.tracing.staging import stage
-from ferrax._src.transforms import derivative_checks as checks, stepwise
+from ferrax._src.transforms import box_rules, derivative_checks as checks, stepwise, value_rules
 from ferrax._src.transforms.gradient_refs import VJP
 from ferrax._src.transforms.jit import jit
 from ferrax._src.transforms.linearized import (
@@ -33,7 +33,7 @@ from ferrax._src.transforms.linearized import (
     write_refs,
     zeros,
 )
-from ferrax._src.tree import tree_util
+from ferrax._src.tree import opaque, tree_util
 
 R = TypeVar("R")
 
@@ -64,6 +64,7 @@ def _value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes):
 
     def value_and_grad_f(*args, **kwargs):
         chosen, merge, single = checks.select(argnums, args, fun, TypeError)
+        chosen, merge, closed = value_rules.opened_choice(chosen, merge)
         call = functools.partial(fun, **kwargs) if kwargs else fun
         chosen_leaves = tree_util.tree_leaves(chosen)
         reject_refs(chosen_leaves)
@@ -75,7 +76,7 @@ def _value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes):
         one = _one_like(point.out_types[0])
         gradients = point.cotangent_or_zeros(point.pullback(residuals, [one]))
         tree = tree_util.tree_structure(chosen)
-        gradients = tree.unflatten(gradients)
+        gradients = closed(tree.unflatten(gradients))
         gradients = gradients[0] if single else gradients
         return ((value, aux), gradients) if has_aux else (value, gradients)
 
@@ -140,6 +141,17 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
         )
     if type(primals) is type(tangents):
         primals, tangents = tuple(primals), tuple(tangents)
+    if box_rules.boxes_among(primals):
+        return box_rules.jvp(jvp, fun, primals, tangents, has_aux)
+    if not opaque.any_values():
+        return _jvp(fun, primals, tangents, has_aux)
+    call = value_rules.Call(fun, primals, has_aux)
+    opened, moved, (own, aux) = _jvp(call.fun, call.args.opened, call.args.of_tangents(tangents), True)
+    out, tangent = call.result(opened, own), call.out.tangents(moved)
+    return (out, tangent, aux) if has_aux else (out, tangent)
+
+
+def _jvp(fun, primals, tangents, has_aux):
     leaves, tree = tree_util.tree_flatten(primals)
     tangent_leaves, tangent_tree = tree_util.tree_flatten(tangents)
     reject_refs(leaves)
@@ -159,7 +171,8 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
         flags = [t is not None for t in made]
         results += [t for t in made if t is not None]
     else:
-        pushed, flags = program.jvp(nonzero + [False] * len(captured))
+        with orders.pushing():
+            pushed, flags = program.jvp(nonzero + [False] * len(captured))
         results = apply_program(pushed, arrays + captured + given)
     results, flags, _ = write_refs(flat, results, flags)
     count, num_out = len(flags), flat.num_out
@@ -192,7 +205,18 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
         Array(2., dtype=float32, weak_type=True)
     """
     api_util.check_callable(fun)
-    point = Linearized(fun, primals, has_aux)
+    if not opaque.any_values():
+        return _linearize(fun, primals, has_aux)
+    call = value_rules.Call(fun, primals, has_aux)
+    opened, f_jvp, (own, aux) = _linearize(call.fun, call.args.opened, True)
+    if call.parts:
+        f_jvp = tree_util.Partial(value_rules.Push(call), f_jvp)
+    out = call.result(opened, own)
+    return (out, f_jvp, aux) if has_aux else (out, f_jvp)
+
+
+def _linearize(fun, primals, has_aux):
+    point = Linearized(fun, primals, has_aux, pushes=True)
     out, aux, residuals = point.take()
     f_jvp = tree_util.Partial(_Push(point, tree_util.tree_structure(primals)), residuals)
     return (out, f_jvp, aux) if has_aux else (out, f_jvp)
@@ -271,6 +295,17 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     if reduce_axes:
         raise NotImplementedError("vjp: reduce_axes is not supported")
     api_util.check_callable(fun)
+    if not opaque.any_values():
+        return _vjp(fun, primals, has_aux)
+    call = value_rules.Call(fun, primals, has_aux)
+    opened, f_vjp, (own, aux) = _vjp(call.fun, call.args.opened, True)
+    if call.parts:
+        f_vjp = tree_util.Partial(value_rules.Pull(call), f_vjp)
+    out = call.result(opened, own)
+    return (out, f_vjp, aux) if has_aux else (out, f_vjp)
+
+
+def _vjp(fun, primals, has_aux):
     point = Linearized(fun, primals, has_aux)
     out, aux, residuals = point.take()
     f_vjp = VJP(_Pull(point, tree_util.tree_structure(primals), residuals), residuals)

@@ -19,7 +19,7 @@ from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.state import arguments as ref_args, new_ref
 from ferrax._src.tracing.staging import Flat
 from ferrax._src.transforms import vmappables
-from ferrax._src.tree import tree_util
+from ferrax._src.tree import opaque, tree_util
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,8 +35,12 @@ def _has_vmappables(args, kwargs, in_axes, out_axes):
     return any(map(vmappables.is_vmappable, values)) or any(map(vmappables.is_spec, axes))
 
 
+def _is_spec(axes):
+    return isinstance(axes, opaque.ValueSpec) or vmappables.is_spec(axes)
+
+
 def _check_axes(axes, name):
-    if axes is None or isinstance(axes, (int, list, tuple, dict)) or vmappables.is_spec(axes):
+    if axes is None or isinstance(axes, (int, list, tuple, dict)) or _is_spec(axes):
         pass
     elif not hasattr(axes, "__index__"):
         raise TypeError(
@@ -44,7 +48,7 @@ def _check_axes(axes, name):
             f"{type(axes).__name__}."
         )
     for leaf in tree_util.tree_leaves(axes, is_leaf=_is_axis_leaf):
-        if leaf is None or vmappables.is_spec(leaf):
+        if leaf is None or _is_spec(leaf):
             continue
         if type(leaf) is not int:
             raise TypeError(
@@ -56,7 +60,7 @@ def _check_axes(axes, name):
 def _flatten_axes(name, tree_like, axes, what):
     """One axis or None for each leaf of `tree_like`."""
     try:
-        return tree_util.broadcast_prefix(axes, tree_like, is_leaf=_is_axis_leaf)
+        return opaque.broadcast_specs(axes, tree_like, _is_axis_leaf)
     except ValueError as error:
         raise ValueError(
             f"vmap: {name} has to be a tree prefix of the {what}, got {axes} for "

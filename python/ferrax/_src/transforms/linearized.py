@@ -9,6 +9,7 @@ Cost: one trace, and a program of as many equations as the function has.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import threading
@@ -33,16 +34,31 @@ from ferrax._src.tree import tree_util
 class _Orders(threading.local):
     """How many derivatives are being traced, and how many of them rules that are being traced have
     used up already: a rule is itself differentiated by the others. `forward`: the innermost one is
-    a `jvp`, whose tangents are known."""
+    a `jvp`, whose tangents are known. `pushes`: what is made now is the derivative of a program, as one of
+    `jvp` or `linearize`, not one to be transposed; `linearizes`: as one of `linearize`."""
 
     derivatives = 0
     used = 0
     forward = False
     # How many rules that ask for values of tangents or cotangents were traced so far.
     by_value = 0
+    pushes = linearizes = False
+
+    @contextlib.contextmanager
+    def pushing(self, linearizes=False, yes=True):
+        """A context in which derivatives of programs are made in this way."""
+        before = self.pushes, self.linearizes
+        self.pushes, self.linearizes = yes, linearizes
+        try:
+            yield
+        finally:
+            self.pushes, self.linearizes = before
 
 
 orders = _Orders()
+
+# Whether there are primitives whose derivative within a checkpoint is made by another rule; once True it stays.
+asks_for_checkpoints = [False]
 
 
 def float0_zeros(shape):
@@ -131,14 +147,15 @@ class Linearized:
     `pushforward` and `pullback` are pure functions of the residuals, so that these may be traced.
     """
 
-    def __init__(self, fun, args, has_aux=False, fixed=None, kwargs=None):
+    def __init__(self, fun, args, has_aux=False, fixed=None, kwargs=None, pushes=False):
         by_value = orders.by_value
         arrays, program, captured, self.flat = trace(fun, args, kwargs, has_aux, fixed)
         self.in_types = [(a.shape, a.dtype, a.weak_type) for a in arrays]
         self.nonzero_in = [dtypes.has_tangent(a.dtype) for a in arrays]
         self.explicit_in = all_typed(arrays)
         ordering = _reversed_inputs(self.flat.touched, len(captured))
-        self.primal, self.linear, flags = program.linearize(self.nonzero_in + ordering)
+        with orders.pushing(pushes, pushes):
+            self.primal, self.linear, flags = program.linearize(self.nonzero_in + ordering)
         results = apply_program(self.primal, arrays + captured)
         results, flags, self.reverses = write_refs(self.flat, results, flags)
         count = len(flags)

@@ -29,7 +29,7 @@ from ferrax._src.core.placements import WHOLE, place, placed, placement
 from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing import abstract_values
-from ferrax._src.transforms import disassembly, memory_plan, placed_programs
+from ferrax._src.transforms import disassembly, memory_plan, placed_programs, written_out
 from ferrax._src.tree import tree_util
 
 
@@ -221,14 +221,15 @@ class Traced(_Stage):
 
     @property
     def lojax(self) -> Traced:
-        """The function over arrays alone: itself, since a function of values of other types is traced as one of the
-        arrays that they are made of.
-
-        >>> traced = ferrax.jit(lambda x: x + 1).trace(1.0)
-        >>> traced.lojax is traced
-        True
-        """
-        return self
+        """The same, with operations on values that are no arrays (`experimental.hijax`) written out, and functions with
+        rules of their own as what they do."""
+        if self._refs is not None:
+            raise NotImplementedError(
+                "lojax: a function that uses mutable arrays is not written out; look at its jaxpr"
+            )
+        program, captured = written_out.written_out(self.jaxpr)
+        _, *rest = self._args()
+        return self._with_shardings(Traced(program, captured, *rest[1:]))
 
     def _out_info(self, ty, where):
         return ShapeDtypeStruct(ty[0], ty[1], sharding=where, weak_type=ty[2])

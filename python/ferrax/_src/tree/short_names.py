@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ferrax._src.base.traceback_util import bounded, leave
-from ferrax._src.tree import tree_util as _tree_util
+from ferrax._src.tree import opaque as _opaque, tree_util as _tree_util
 
 __all__ = [
     "all",
@@ -37,7 +37,7 @@ def all(tree: Any, *, is_leaf: Callable[[Any], bool] | None = None) -> bool:
     False
     """
     try:
-        return _tree_util.tree_all(tree, is_leaf=is_leaf)
+        return _opaque.tree_all(tree, is_leaf=is_leaf)
     except Exception:
         leave()
         raise
@@ -53,7 +53,7 @@ def broadcast(
     >>> ferrax.tree.broadcast((1, 2), (0, [0, 0]))
     (1, [2, 2])
     """
-    return _tree_util.tree_broadcast(prefix_tree, full_tree, is_leaf=is_leaf)
+    return _opaque.tree_broadcast(prefix_tree, full_tree, is_leaf=is_leaf)
 
 
 @bounded
@@ -68,7 +68,7 @@ def flatten(
     ([1, 2], PyTreeDef((*, [*])))
     """
     try:
-        return _tree_util.tree_flatten(tree, is_leaf)
+        return _opaque.tree_flatten(tree, is_leaf)
     except Exception:
         leave()
         raise
@@ -84,7 +84,7 @@ def flatten_with_path(
     >>> ferrax.tree.flatten_with_path({"a": [1]})[0]
     [((DictKey(key='a'), SequenceKey(idx=0)), 1)]
     """
-    return _tree_util.tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
+    return _opaque.tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
 
 
 @bounded
@@ -97,7 +97,7 @@ def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]
     [1, 2]
     """
     try:
-        return _tree_util.tree_leaves(tree, is_leaf)
+        return _opaque.tree_leaves(tree, is_leaf)
     except Exception:
         leave()
         raise
@@ -113,7 +113,7 @@ def leaves_with_path(
     >>> ferrax.tree.leaves_with_path({"a": [1]})
     [((DictKey(key='a'), SequenceKey(idx=0)), 1)]
     """
-    return _tree_util.tree_leaves_with_path(tree, is_leaf, is_leaf_takes_path)
+    return _opaque.tree_leaves_with_path(tree, is_leaf, is_leaf_takes_path)
 
 
 @bounded
@@ -131,7 +131,7 @@ def map(
     {'a': 3}
     """
     try:
-        return _tree_util.tree_map(f, tree, *rest, is_leaf=is_leaf)
+        return _opaque.tree_map(f, tree, *rest, is_leaf=is_leaf)
     except Exception:
         leave()
         raise
@@ -151,7 +151,7 @@ def map_with_path(
     >>> ferrax.tree.map_with_path(lambda path, x: (ferrax.tree_util.keystr(path), x), [5])
     [('[0]', 5)]
     """
-    return _tree_util.tree_map_with_path(
+    return _opaque.tree_map_with_path(
         f, tree, *rest, is_leaf=is_leaf, is_leaf_takes_path=is_leaf_takes_path
     )
 
@@ -171,7 +171,7 @@ def reduce(
     6
     """
     try:
-        return _tree_util.tree_reduce(function, tree, initializer, is_leaf=is_leaf)
+        return _opaque.tree_reduce(function, tree, initializer, is_leaf=is_leaf)
     except Exception:
         leave()
         raise
@@ -192,7 +192,7 @@ def reduce_associative(
     >>> ferrax.tree.reduce_associative(lambda x, y: x + y, [1, (2, 3)])
     6
     """
-    return _tree_util.tree_reduce_associative(operation, tree, identity=identity, is_leaf=is_leaf)
+    return _opaque.tree_reduce_associative(operation, tree, identity=identity, is_leaf=is_leaf)
 
 
 def static(**kwargs: Any) -> Any:
@@ -224,7 +224,7 @@ def structure(tree: Any, is_leaf: None | Callable[[Any], bool] = None) -> _tree_
     PyTreeDef({'a': [*, *]})
     """
     try:
-        return _tree_util.tree_structure(tree, is_leaf)
+        return _opaque.tree_structure(tree, is_leaf)
     except Exception:
         leave()
         raise
