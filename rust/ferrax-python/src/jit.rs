@@ -5,6 +5,7 @@
 
 mod donation;
 mod key;
+mod leaves;
 mod refs;
 mod run;
 mod stats;
@@ -33,6 +34,7 @@ use crate::tracebacks::Filtered;
 use crate::tree::{self, Leaves, PyTreeDef, TreeDef};
 use key::{Key, LeafType, Static, StaticName, abstract_leaf, static_value};
 pub use refs::register_ref;
+use leaves::{hide_float0, is_float0, open_views};
 use refs::{Given, Refs, is_ref};
 
 /// Programs, and their bytes, of a generation of a function's cache.
@@ -632,25 +634,6 @@ impl JitFunction {
         let call = ops::Call { name: inner.name.clone(), program: inner.clone(), inline: false };
         trace::bind(py, Op::Call(call), operands)
     }
-}
-
-/// Whether a leaf is a tangent of integers: a NumPy array that has a shape and no values.
-fn is_float0(leaf: &Bound<'_, PyAny>) -> bool {
-    !leaf.is_instance_of::<Array>()
-        && leaf
-            .getattr(intern!(leaf.py(), "dtype"))
-            .and_then(|dtype| dtype.getattr(intern!(leaf.py(), "names")))
-            .is_ok_and(|names| !names.is_none())
-}
-
-/// The tree with nodes without leaves for its arrays of dtype float0, which programs know nothing of.
-fn hide_float0<'py>(py: Python<'py>, tree: impl IntoPyObject<'py>) -> PyResult<Bound<'py, PyAny>> {
-    py.import(intern!(py, "ferrax._src.core.float0"))?.getattr("hide")?.call1((tree,))
-}
-
-/// The tree with nodes, whose leaves are mutable arrays, for views of these; itself if it has none.
-fn open_views<'py>(py: Python<'py>, tree: impl IntoPyObject<'py>) -> PyResult<Bound<'py, PyAny>> {
-    py.import(intern!(py, "ferrax._src.state"))?.getattr("opened")?.call1((tree,))
 }
 
 /// `tree::flatten`, quick where the tree is like the known one: then that is the result.
