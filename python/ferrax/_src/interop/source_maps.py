@@ -1,9 +1,9 @@
 """`ferrax.experimental.source_mapper`: from which line of a program each equation of a jaxpr is.
 
 In: a function and arguments. Out: the jaxpr's text, and a source map of revision 3 (ECMA-426): for each line of the
-text segments of a column there, and the number of a file, a line and a column in it, all from zero. Equations are found in
-the text in the order in which it is written, where a jaxpr within an equation comes after that one's name. Cost: linear
-in the text.
+text segments of a column there, and the number of a file, a line and a column in it, all from zero. Equations are found
+in the text in the order in which it is written, where a jaxpr within an equation comes after that one's name. Cost:
+linear in the text.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class SourceMap:
 
 def _differences(lines: Sequence[Sequence[Segment]]) -> list[list[Segment]]:
     """Of segments with places, those that files have."""
-    before, result = [0] * 4, []
+    before, result = [0] * 4, list[list[Segment]]()
     for line in lines:
         before[0] = 0
         result.append([])
@@ -141,7 +141,7 @@ def register_pass(pass_: Pass) -> None:
     >>> source_mapper.register_pass(source_mapper.all_passes()[0])
     Traceback (most recent call last):
         ...
-    ValueError: register_pass: there is a pass 'jaxpr' already
+    ValueError: register_pass: there is a pass 'jaxpr' already...
     """
     if pass_.name in _passes:
         raise ValueError(f"register_pass: there is a pass {pass_.name!r} already")
@@ -218,7 +218,7 @@ def _equations(jaxpr) -> Iterator[Any]:
 def _of_jaxpr(closed, **options) -> SourceMapDump:
     text, at = str(closed), 0
     sources: dict[str, int] = {}
-    lines: list[list[Segment]] = [[] for _ in text.split("\n")] + [[]]
+    lines: list[list[Segment]] = [[] for _ in range(text.count("\n") + 2)]
     for eqn in _equations(closed.jaxpr):
         found = re.compile(rf"(?:= |let\s+|; |\n\s*)({re.escape(eqn.primitive.name)})(?=[\s\[])").search(text, at)
         if found is None:

@@ -216,12 +216,14 @@ def set_xla_metadata(x: Any = None, **kwargs: Any) -> Any:
         kwargs: the attributes. None takes one away that is set around.
 
     Returns: the values, of which an equation `xla_metadata_value` says the attributes. Without values a context
-    manager, which is a decorator too: what is traced within is in a scope of names that tells them, outside of which
-    further jitted functions are. The compiler asks for none.
+    manager, which is a decorator too: operations within are in a scope of names that tells them; the names in a
+    function that is traced within, by `jit` say, are its own. The compiler asks for none.
 
     >>> from ferrax.experimental.xla_metadata import set_xla_metadata
-    >>> with set_xla_metadata(note="here"):
-    ...     print(ferrax.make_jaxpr(lambda x: x + 1)(1.0).eqns[0].source_info.name_stack)
+    >>> def f(x):
+    ...     with set_xla_metadata(note="here"):
+    ...         return x + 1
+    >>> print(ferrax.make_jaxpr(f)(1.0).eqns[0].source_info.name_stack)
     xla_metadata(note=here)
     >>> set_xla_metadata(jnp.ones(2), note="here")
     Array([1., 1.], dtype=float32)

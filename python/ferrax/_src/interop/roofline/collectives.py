@@ -88,7 +88,8 @@ def _ppermute(ctx, *args, axis_name, perm, **params):
     shape = tuple(sizes.values())
     if math.prod(shape) == 1:
         return _links(sizes, 0, 0)
-    routes = [_route(*(tuple(map(int, np.unravel_index(end, shape))) for end in pair), shape) for pair in perm]
+    places = list(np.ndindex(shape))
+    routes = [_route(places[source], places[target], shape) for source, target in perm]
     busy = Counter(frozenset(link) for route in routes for link in itertools.pairwise(route))
     load = RooflineShape.total_bytes(ctx.avals_in) * max(busy.values(), default=0)
     return _links(sizes, load, max((len(route) - 1 for route in routes), default=0))
