@@ -33,8 +33,8 @@ use crate::trace::{self, FrameKind};
 use crate::tracebacks::Filtered;
 use crate::tree::{self, Leaves, PyTreeDef, TreeDef};
 use key::{Key, LeafType, Static, StaticName, abstract_leaf, static_value};
-pub use refs::register_ref;
 use leaves::{hide_float0, is_float0, open_views};
+pub use refs::register_ref;
 use refs::{Given, Refs, is_ref};
 
 /// Programs, and their bytes, of a generation of a function's cache.
