@@ -99,6 +99,27 @@ MAGMA = "a library for GPUs: which one computes"
 PROTOCOL = "others of this signature read it"
 MPI = "how processes find and wait for each other, which MPI does"
 LAPACK = "SciPy writes over operands, looks for infinities and NaN, or takes another routine; nothing to do here"
+TILES = "how a GPU or a TPU divides the work, or is told of it; here that is the compiler's business"
+KERNELS = {
+    "core_map": "compiler_params cost_estimate metadata", "emit_pipeline": "dimension_semantics no_pipelining tiling "
+    "trace_scopes", "flash_attention": "debug", "get_default": "batch_size d_model kv_len num_heads q_seq_len",
+    "gmm": "interpret", "tgmm": "interpret", "layer_norm": "interpret num_stages num_warps",
+    "rms_norm": "interpret num_stages num_warps", "softmax": "debug interpret num_warps",
+    **dict.fromkeys(("gqa", "mqa"), "block_h debug grid interpret k_splits num_stages num_warps"),
+    "mha": "debug grid interpret num_stages num_warps",
+    "paged_attention": "debug inline_seq_dim interpret k_splits num_stages num_warps",
+    **dict.fromkeys(("make_masked_mha_reference", "make_masked_mqa_reference"), "backward_impl"),
+    **dict.fromkeys(
+        ("make_splash_mha", "make_splash_mqa"),
+        "downcast_smem_data head_shards interpret q_seq_shards residual_checkpoint_name",
+    ),
+    **dict.fromkeys(("process_dynamic_mask", "process_dynamic_mask_dkv"), "shrink_grid"),
+    "attention_reference": "custom_type", "load": "cache_modifier eviction_policy volatile", "store": "eviction_policy",
+    "max_contiguous": "values", "reciprocal": "approx full_range", "delay": "nanos", "touch": "ref",
+    "trace_value": "label value", "with_memory_space_constraint": "memory_space",
+    "einshape": "assert_is_tile_preserving", "semaphore_signal": "core_index device_id_type",
+    **dict.fromkeys(("force_tpu_interpret_mode", "set_tpu_interpret_mode"), "params"),
+}  # fmt: skip
 # Parameters that change nothing, and why.
 EXCEPTIONS = {
     ("jit", "keep_unused"): "arguments that are not used are always kept, and cost nothing",
@@ -148,6 +169,16 @@ EXCEPTIONS = {
     ("is_effectful", "params"): PROTOCOL,
     ("sparsify", "use_tracer"): "JAX has two ways of one meaning; there is one",
     ("initialize", "initialization_timeout coordinator_bind_address"): MPI,
+    ("__init__", "kwargs value"): PROTOCOL,
+    ("accum", "x"): "what it is made for: nothing is kept",
+    ("check", "arg_tys"): PROTOCOL,
+    ("remat", "_policy"): PROTOCOL,
+    ("shard", "manual_axes check_vma"): PROTOCOL,
+    ("unshard", "check_vma"): PROTOCOL,
+    ("make_error_array", "aval message"): "it raises",
+    ("start_transfer_server", "args kwargs"): "it raises",
+    ("get_profiled_instructions_proto", "tensorboard_dir"): "it raises",
+    **{(name, parameters): TILES for name, parameters in KERNELS.items()},
 }
 
 

@@ -174,8 +174,7 @@ class Ref:
         value = _outer_value(self)
         if value is None or isinstance(value, core.Tracer):
             return type_text(self)
-        # Rows below the first are as far in as that.
-        return ("Ref" + repr(value)[len("Array") :]).replace("\n  ", "\n")
+        return "Ref" + repr(value)[len("Array") :]
 
     def _read(self):
         # The native core reads the refs among the arguments of a call.

@@ -31,7 +31,7 @@ class TransformedRef:
         >>> row[:2] = jnp.ones(2)
         >>> ref
         Ref([[0., 0., 0.],
-             [1., 1., 0.]], dtype=float32)
+               [1., 1., 0.]], dtype=float32)
     """
 
     __slots__ = ("__weakref__", "_type", "ref", "transforms")
