@@ -31,7 +31,14 @@ OBVIOUS = {"__init_subclass__", "__class_getitem__"}
 def public_modules() -> list[types.ModuleType]:
     found = pkgutil.walk_packages(ferrax.__path__, "ferrax.")
     names = ["ferrax", *(module.name for module in found if "._" not in module.name)]
-    return [importlib.import_module(name) for name in names]
+    modules = [importlib.import_module(name) for name in names]
+    # Where a package gives a module's name to something else, no text that a type checker reads leads there.
+    return [module for module in modules if _reached(module)]
+
+
+def _reached(module: types.ModuleType) -> bool:
+    package, _, name = module.__name__.rpartition(".")
+    return not package or getattr(sys.modules[package], name, module) is module
 
 
 def public_names(module: types.ModuleType) -> list[str]:

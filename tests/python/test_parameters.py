@@ -178,7 +178,7 @@ EXCEPTIONS = {
     ("make_error_array", "aval message"): "it raises",
     ("start_transfer_server", "args kwargs"): "it raises",
     ("get_profiled_instructions_proto", "tensorboard_dir"): "it raises",
-    **{(name, parameters): TILES for name, parameters in KERNELS.items()},
+    **dict.fromkeys(KERNELS.items(), TILES),
 }
 
 

@@ -27,7 +27,7 @@ class Slice:
     size: int
     stride: int = 1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if isinstance(self.stride, int) and self.stride < 0:
             raise ValueError(f"a Slice has a stride >= 0, got {self.stride}")
         if isinstance(self.size, int) and self.size < 0:

@@ -74,7 +74,7 @@ def _update(name: str, combine: Callable[[Any, Any], Any], together: str | None 
     """An atomic update. `together` is the update of an array by index that does the same for all
     elements at once, where there is one; it leaves the loop to whoever uses what was there before."""
 
-    def update(x_ref_or_view, idx, val, *, mask=None):
+    def update(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
         kind = f"atomic_{name}"
         ref, index = x_ref_or_view, idx if isinstance(idx, tuple) else (idx,)
         start = ref[...]

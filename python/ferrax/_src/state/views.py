@@ -50,7 +50,7 @@ class TransformedRef:
         at: Any
         T: TransformedRef
 
-    def __init__(self, ref: Ref, transforms: tuple, type_: tuple):
+    def __init__(self, ref: Ref, transforms: tuple, type_: tuple) -> None:
         self.ref = ref
         self.transforms = transforms
         self._type = type_
