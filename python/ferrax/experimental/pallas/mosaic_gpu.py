@@ -8,7 +8,8 @@ from ferrax._src.pallas.hardware import names as _names
 
 if _TYPE_CHECKING:
 
-    def __getattr__(name: str) -> _Callable[..., _NoReturn]: ...
+    def __getattr__(name: str) -> _Callable[..., _NoReturn]:
+        raise AttributeError(name)
 
 
 globals().update(_names("mosaic_gpu"))
