@@ -478,8 +478,10 @@ def test_bounded_slices():
 
 
 def test_unwritten_memory_may_be_zero():
-    with pl.enable_poison_buffers(False):
-        np.testing.assert_array_equal(call(oracle.FERRAX, lambda o: None, ((2,), FLOAT))(), [0, 0])
+    params = modules(oracle.FERRAX)[1].InterpretParams(uninitialized_memory="zero")
+    found = call(oracle.FERRAX, lambda o: None, ((2,), FLOAT), interpret=params)()
+    np.testing.assert_array_equal(found, [0, 0])
+    assert np.isnan(np.asarray(call(oracle.FERRAX, lambda o: None, ((2,), FLOAT))())).all()
 
 
 def test_checks_of_kernels():

@@ -133,8 +133,8 @@ _FLAGS = (
     ("jax_debug_index", parse_bool, False, "Whether an index out of bounds is an error, also in compiled "
      "programs: of x[i], x.at[i], take and take_along_axis without mode=."),
     ("jax_pallas_enable_debug_checks", parse_bool, False, "Whether `pl.debug_check` of a kernel checks."),
-    ("jax_pallas_enable_poison_buffers", parse_bool, True, "Whether memory of kernels that nothing was written "
-     "to holds NaN or the least integer; else it holds 0."),
+    ("jax_pallas_poison_buffers", parse_bool, False, "Whether memory of kernels that nothing was written to is "
+     "made to hold NaN or the least integer: it does in any case."),
     ("jax_enable_checks", parse_bool, False, "Whether programs are verified between passes, and plans."),
     ("jax_log_compiles", parse_bool, False, "Whether each trace and compilation is logged as a "
      "warning, with its time."),
@@ -248,7 +248,6 @@ TRACE_CONTEXT = (
     "jax_debug_index",
     "jax_explicit_x64",
     "jax_pallas_enable_debug_checks",
-    "jax_pallas_enable_poison_buffers",
 )
 
 declare_context(TRACE_CONTEXT)
@@ -281,7 +280,7 @@ num_threads: State
 numpy_dtype_promotion: State
 numpy_rank_promotion: State
 pallas_enable_debug_checks: State
-pallas_enable_poison_buffers: State
+pallas_poison_buffers: State
 remove_size_one_mesh_axis_from_type: State
 thread_guard: State
 threefry_partitionable: State

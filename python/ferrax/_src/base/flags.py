@@ -346,7 +346,8 @@ class StateContext:
 def _help(name, parser, default, doc) -> str:
     """What `help` says of a flag."""
     value = default.name.lower() if isinstance(default, enum.Enum) else default
-    shown = f"ferrax.{name.removeprefix('jax_')}".replace("ferrax.pallas_", "pl.")
+    shown = f"ferrax.{name.removeprefix('jax_')}"
+    shown = shown.replace("ferrax.pallas_enable_", "pl.enable_").replace("ferrax.pallas_", "pl.enable_")
     return f"""Context manager of the flag `{name}`, also a decorator; for this thread.
 
     {doc} The flag is {default} unless it is set.

@@ -13,13 +13,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import threading
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ferrax import _core
 from ferrax._src import core
-from ferrax._src.base import config, dtypes
+from ferrax._src.base import dtypes
 from ferrax._src.core import api_util
 from ferrax._src.core.primitives import apply_program
 from ferrax._src.lax.creation import full
@@ -46,11 +47,29 @@ _INT32 = np.dtype(np.int32)
 _MAX_TABLE = 1 << 22
 
 
+class _State(threading.local):
+    zeroed = False
+
+
+_state = _State()
+
+
+@contextlib.contextmanager
+def zeroed():
+    """A context in which memory that nothing was written to holds 0."""
+    before = _state.zeroed
+    _state.zeroed = True
+    try:
+        yield
+    finally:
+        _state.zeroed = before
+
+
 def no_value(shape, dtype):
     """Memory that nothing was written to: NaN, the least integer, or False. Semaphores count from 0."""
     if isinstance(dtype, SemaphoreDtype):
         return full(shape, 0, _INT32)
-    if not config.pallas_enable_poison_buffers.value:
+    if _state.zeroed:
         return full(shape, 0, dtype)
     return full(shape, _no_value(np.dtype(dtype)), dtype)
 

@@ -24,7 +24,7 @@ from ferrax._src.numpy.joining import block
 from ferrax._src.numpy.rearrangement import roll as _roll
 from ferrax._src.numpy.ref_views import _bitcast
 from ferrax._src.pallas import grid as grids, run, tpu_info
-from ferrax._src.pallas.blocks import Operand, spread
+from ferrax._src.pallas.blocks import Operand, spread, zeroed
 from ferrax._src.pallas.helpers import cdiv
 from ferrax._src.pallas.specs import (
     CompilerParams as BaseParams,
@@ -218,7 +218,7 @@ class InterpretParams:
             if self.out_of_bounds_reads == "raise":
                 stack.enter_context(config.debug_index(True))
             if self.uninitialized_memory == "zero":
-                stack.enter_context(config.pallas_enable_poison_buffers(False))
+                stack.enter_context(zeroed())
             yield
 
     def __post_init__(self) -> None:

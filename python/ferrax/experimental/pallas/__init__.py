@@ -66,6 +66,6 @@ from ferrax._src.pallas.specs import (
 
 dslice = ds
 enable_debug_checks = _config.pallas_enable_debug_checks
-enable_poison_buffers = _config.pallas_enable_poison_buffers
+enable_poison_buffers = _config.pallas_poison_buffers
 
 _public.export(__name__)
