@@ -19,6 +19,7 @@ import ferrax.numpy as jnp
 from ferrax import _core, lax
 from ferrax._src.base import config as cfg, fixed_flags, flags
 from ferrax.errors import JaxRuntimeError
+from ferrax.experimental import checkify, pallas as pl
 
 config = cfg.config
 CPU = ferrax.devices()[0]
@@ -430,7 +431,6 @@ def test_arguments_of_other_functions_that_are_refused():
 
     for call in (
         lambda: ferrax.linear_transpose(lambda x: x, 1.0, reduce_axes=("i",)),
-        lambda: ferrax.new_ref(1.0, kind="other"),
         lambda: ferrax.make_jaxpr(double, abstracted_axes=("n",)),
         lambda: batching.broadcast(jnp.ones(2), 2, 0, mesh_axis="i"),
         lambda: batching.bdim_at_front(jnp.ones(2), 0, 2, mesh_axis="i"),
@@ -585,8 +585,18 @@ def batched_over_an_axis_of_its_own():
     return ferrax.vmap(mapped, spmd_axis_name="x")(jnp.ones((1, 1)))
 
 
+def checked_kernel():
+    def kernel(x_ref, o_ref):
+        pl.debug_check(x_ref[0] > 0, "positive")
+        o_ref[...] = x_ref[...]
+
+    run = checkify.checkify(pl.pallas_call(kernel, ferrax.ShapeDtypeStruct((2,), jnp.float32)))
+    return run(jnp.zeros(2))[0].get() is None
+
+
 EFFECTS = {
     "jax_enable_x64": (True, lambda: jnp.arange(2).dtype),
+    "jax_pallas_enable_debug_checks": (True, checked_kernel),
     "jax_explicit_x64_dtypes": (cfg.ExplicitX64Mode.ERROR, lambda: jnp.zeros(2, "int64")),
     "jax_explicit_x64": (True, lambda: jnp.zeros(2, "int64").dtype),
     "jax_debug_key_reuse": (True, drawn_twice),
@@ -632,7 +642,14 @@ EFFECTS = {
 }  # fmt: skip
 # All values that these accept mean the same: the only device, and transfers that do not happen.
 # Programs are verified in any case where the native core is built for debugging.
-WITHOUT_EFFECT = {"jax_default_device", "jax_num_cpu_devices", "jax_transfer_guard_device_to_host", "jax_enable_checks"}
+# Memory of kernels that nothing was written to is poisoned in any case.
+WITHOUT_EFFECT = {
+    "jax_pallas_poison_buffers",
+    "jax_default_device",
+    "jax_num_cpu_devices",
+    "jax_transfer_guard_device_to_host",
+    "jax_enable_checks",
+}
 
 
 def test_every_flag_has_an_effect_or_refuses_values():

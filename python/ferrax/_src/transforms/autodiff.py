@@ -146,6 +146,9 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
     if not opaque.any_values():
         return _jvp(fun, primals, tangents, has_aux)
     call = value_rules.Call(fun, primals, has_aux)
+    if not call.args.fits(tangents):
+        # The error is that of arrays.
+        return _jvp(fun, primals, tangents, has_aux)
     opened, moved, (own, aux) = _jvp(call.fun, call.args.opened, call.args.of_tangents(tangents), True)
     out, tangent = call.result(opened, own), call.out.tangents(moved)
     return (out, tangent, aux) if has_aux else (out, tangent)

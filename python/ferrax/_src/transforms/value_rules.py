@@ -40,6 +40,14 @@ class Opened:
         items = self.tree.flatten_up_to(opened)
         return self.tree.unflatten([x if part is None else make(part, x) for x, part in zip(items, self._parts)])
 
+    def fits(self, tangents: Any) -> bool:
+        """Whether `tangents` has the structure of the values."""
+        try:
+            self.tree.flatten_up_to(tangents)
+        except ValueError:
+            return False
+        return True
+
     def of_tangents(self, tangents: Any, cotangent: bool = False) -> Any:
         """What `tangents` gives this of. Errors: TypeError for another structure, and for tangents of other types."""
         try:
