@@ -12,25 +12,15 @@ use std::sync::{Arc, Mutex};
 use ferrax_compile::Argument;
 use ferrax_ir::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types};
 use ferrax_ir::{
-    ArrayType, Atom, Builder, DType, Effect, Effects, Param, Result, Tensor, Type, device_error, unsupported,
+    ArrayType, Atom, Builder, Effect, Effects, Param, Result, Tensor, Type, device_error, unsupported,
 };
 use smallvec::SmallVec;
 
 use super::abi::{Attributes, Stage};
 use super::context::{Context, Future, States, take_error};
-use super::frame::{Frame, Listed, Operand};
+use super::frame::{Attribute, Frame, Listed, Operand};
 use super::registry::{self, Handlers};
 use crate::call::{Call, Kernel};
-
-/// An attribute of a call. Numbers are bytes in the machine's order.
-#[derive(Clone, Debug)]
-pub enum Attribute {
-    Scalar(DType, Vec<u8>),
-    /// With how many elements.
-    Array(DType, usize, Vec<u8>),
-    Text(String),
-    Dictionary(Vec<(String, Attribute)>),
-}
 
 /// A call of a registered handler.
 #[derive(Clone, Debug)]

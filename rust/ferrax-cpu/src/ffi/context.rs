@@ -9,10 +9,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use super::abi::Stage;
-use super::registry;
+use super::types;
 use crate::pool;
-
-pub type Deleter = unsafe extern "C" fn(*mut c_void);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -120,7 +118,7 @@ impl States {
 }
 
 fn delete((id, state): (i64, Pointer)) {
-    if let Some(deleter) = registry::deleter(id) {
+    if let Some(deleter) = types::deleter(id) {
         // SAFETY: the type's own deleter, called once.
         unsafe { deleter(state.0) };
     }

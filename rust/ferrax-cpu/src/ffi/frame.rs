@@ -7,8 +7,17 @@ use std::ffi::{c_int, c_void};
 use ferrax_ir::{DType, Result, unsupported};
 
 use super::abi::{self, Attributes, BUFFER, Buffer, CallFrame, Operands, Span, Stage};
-use super::call::Attribute;
-use super::registry::empty_frame;
+use super::table::empty_frame;
+
+/// An attribute of a call. Numbers are bytes in the machine's order.
+#[derive(Clone, Debug)]
+pub enum Attribute {
+    Scalar(DType, Vec<u8>),
+    /// With how many elements.
+    Array(DType, usize, Vec<u8>),
+    Text(String),
+    Dictionary(Vec<(String, Attribute)>),
+}
 
 /// The type of an operand or a result.
 #[derive(Clone, Debug)]

@@ -7,7 +7,8 @@
 //! | module | holds |
 //! |---|---|
 //! | `abi` | the layout of what both sides see |
-//! | `registry` | handlers by name and platform, types of their states |
+//! | `registry` | handlers by name and platform |
+//! | `types` | types of states |
 //! | `context` | what a handler may ask for while it runs |
 //! | `table` | the functions that it asks by |
 //! | `frame` | a call frame, made once for an executable |
@@ -21,8 +22,17 @@ mod context;
 mod frame;
 mod registry;
 mod table;
+mod types;
 
+pub use call::FfiCall;
 pub(crate) use call::kernel;
-pub use call::{Attribute, FfiCall};
-pub use registry::{Handlers, is_registered, register, register_type};
-pub(crate) use registry::{Held, hold};
+pub use frame::Attribute;
+pub use registry::{Handlers, is_registered, register};
+pub use types::register_type;
+
+/// The locks, held: see `fork`.
+pub(crate) type Held = Box<dyn std::any::Any>;
+
+pub(crate) fn hold() -> Held {
+    Box::new((registry::hold(), types::hold()))
+}

@@ -1,16 +1,15 @@
-//! Handlers by name and platform, and the types of their states.
+//! Handlers by name and platform.
 //!
 //! Invariant: what is registered stays for the life of the process: a library is not unloaded.
 
 use std::collections::HashMap;
-use std::ffi::c_void;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use ferrax_ir::{Result, device_error};
 
-use super::abi::{self, CallFrame, Handler, METADATA, Metadata, MetadataExtension, Stage};
-use super::context::{Deleter, take_error};
-use super::table;
+use super::abi::{self, Handler, METADATA, Metadata, MetadataExtension, Stage};
+use super::context::take_error;
+use super::table::empty_frame;
 
 /// The handlers of one target, and what their state is of.
 #[derive(Clone, Copy, Debug)]
@@ -36,24 +35,16 @@ impl Handlers {
 struct Registry {
     /// With their addresses, by which a second registration is known to be the same.
     handlers: HashMap<(String, String), ([usize; 4], Arc<Handlers>)>,
-    types: HashMap<i64, Option<Deleter>>,
-    names: HashMap<String, i64>,
-    last: i64,
 }
 
-static REGISTRY: LazyLock<Mutex<Registry>> =
-    LazyLock::new(|| Mutex::new(Registry { last: 1 << 20, ..Registry::default() }));
+static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
 
 fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The lock, held: see `fork`.
-pub type Held = Box<dyn std::any::Any>;
-
-pub fn hold() -> Held {
-    struct Guard(#[allow(dead_code, reason = "it is held")] MutexGuard<'static, Registry>);
-    Box::new(Guard(registry()))
+pub(super) fn hold() -> MutexGuard<'static, impl Sized> {
+    registry()
 }
 
 /// Registers the handlers of a target, given as addresses: of the stages in order, 0 where there is none. The same
@@ -126,35 +117,6 @@ fn check(name: &str, handler: Handler, stage: Stage) -> Result<()> {
     Ok(())
 }
 
-/// A frame without operands.
-pub(super) fn empty_frame(stage: Stage) -> CallFrame {
-    let operands = || abi::Operands {
-        size: size_of::<abi::Operands>(),
-        extension: std::ptr::null_mut(),
-        count: 0,
-        kinds: std::ptr::null_mut(),
-        items: std::ptr::null_mut(),
-    };
-    CallFrame {
-        size: std::mem::offset_of!(CallFrame, future),
-        extension: std::ptr::null_mut(),
-        api: table::api(),
-        context: std::ptr::null_mut(),
-        stage: stage as i32,
-        operands: operands(),
-        results: operands(),
-        attributes: abi::Attributes {
-            size: size_of::<abi::Attributes>(),
-            extension: std::ptr::null_mut(),
-            count: 0,
-            kinds: std::ptr::null_mut(),
-            names: std::ptr::null_mut(),
-            items: std::ptr::null_mut(),
-        },
-        future: std::ptr::null_mut(),
-    }
-}
-
 /// The handlers of a target.
 ///
 /// # Errors
@@ -173,50 +135,4 @@ pub(super) fn find(name: &str, platform: &str) -> Result<Arc<Handlers>> {
 /// Whether a target is registered.
 pub fn is_registered(name: &str, platform: &str) -> bool {
     registry().handlers.contains_key(&(name.to_owned(), platform.to_owned()))
-}
-
-/// Registers a type of states by the address of its id, a number that is written there if it is 0, and the
-/// address of what says how states are deleted, or 0.
-///
-/// # Errors
-/// `INVALID_ARGUMENT` for another id than the name has.
-///
-/// # Safety
-/// The addresses are those of an int64 and of a `XLA_FFI_TypeInfo`.
-pub unsafe fn register_type(name: &str, id: usize, info: usize) -> Result<()> {
-    let (id, info) = (id as *mut i64, info as *const abi::TypeInfo);
-    // SAFETY: the caller says what they point to.
-    let deleter = if info.is_null() { None } else { unsafe { (*info).deleter } };
-    let mut registry = registry();
-    // SAFETY: as above.
-    let given = unsafe { *id };
-    let known = registry.names.get(name).copied();
-    let number = match (given, known) {
-        (0, Some(known)) => known,
-        (0, None) => {
-            registry.last += 1;
-            registry.last
-        }
-        (given, Some(known)) if given != known => {
-            return Err(device_error!(
-                "INVALID_ARGUMENT: the type {name} has the id {known}, it cannot have {given}"
-            ));
-        }
-        (given, _) => given,
-    };
-    registry.names.insert(name.to_owned(), number);
-    registry.types.insert(number, deleter);
-    // SAFETY: as above.
-    unsafe { *id = number };
-    Ok(())
-}
-
-/// How a state of this type is deleted.
-pub(super) fn deleter(id: i64) -> Option<Deleter> {
-    registry().types.get(&id).copied().flatten()
-}
-
-/// Registers what a handler registers by the table; not supported.
-pub(super) fn refuse_registration() -> *mut c_void {
-    super::context::error(12, "handlers are registered by jax.ffi.register_ffi_target")
 }

@@ -4,9 +4,9 @@
 use std::ffi::{c_int, c_void};
 use std::mem::{offset_of, size_of};
 
-use super::abi::{self, Table};
+use super::abi::{self, CallFrame, Stage, Table};
 use super::context::{Context, Failure, Future, error, take_error, text};
-use super::registry;
+use super::types;
 use crate::pool;
 
 const INVALID_ARGUMENT: c_int = 3;
@@ -48,6 +48,35 @@ pub fn api() -> *const Table {
         custom_options,
     };
     &raw const TABLE
+}
+
+/// A frame without operands.
+pub(super) fn empty_frame(stage: Stage) -> CallFrame {
+    let operands = || abi::Operands {
+        size: size_of::<abi::Operands>(),
+        extension: std::ptr::null_mut(),
+        count: 0,
+        kinds: std::ptr::null_mut(),
+        items: std::ptr::null_mut(),
+    };
+    CallFrame {
+        size: std::mem::offset_of!(CallFrame, future),
+        extension: std::ptr::null_mut(),
+        api: api(),
+        context: std::ptr::null_mut(),
+        stage: stage as i32,
+        operands: operands(),
+        results: operands(),
+        attributes: abi::Attributes {
+            size: size_of::<abi::Attributes>(),
+            extension: std::ptr::null_mut(),
+            count: 0,
+            kinds: std::ptr::null_mut(),
+            names: std::ptr::null_mut(),
+            items: std::ptr::null_mut(),
+        },
+        future: std::ptr::null_mut(),
+    }
 }
 
 /// What a function of the table takes.
@@ -102,7 +131,7 @@ unsafe extern "C" fn error_destroy(arguments: *mut c_void) {
 }
 
 unsafe extern "C" fn handler_register(_: *mut c_void) -> *mut c_void {
-    registry::refuse_registration()
+    error(UNIMPLEMENTED, "handlers are registered by jax.ffi.register_ffi_target")
 }
 
 unsafe extern "C" fn stream_get(_: *mut c_void) -> *mut c_void {
@@ -114,7 +143,7 @@ unsafe extern "C" fn type_register(arguments: *mut c_void) -> *mut c_void {
     let result = unsafe {
         let given = read::<abi::TypeRegister>(arguments);
         let name = std::slice::from_raw_parts(given.name.pointer.cast::<u8>(), given.name.length);
-        registry::register_type(&String::from_utf8_lossy(name), given.id as usize, given.info as usize)
+        types::register_type(&String::from_utf8_lossy(name), given.id as usize, given.info as usize)
     };
     match result {
         Ok(()) => std::ptr::null_mut(),
