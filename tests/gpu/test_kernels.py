@@ -40,7 +40,7 @@ def test_grids(name):
 
 @pytest.mark.parametrize("name", ["jit", "in a loop", "in a branch", "in place", "vmap, sequential", "vmap, broadcast_all"])
 def test_foreign_functions(name):
-    foreign.library("ferrax")
+    foreign.registered("ferrax")
     cpu = ferrax.devices("cpu")[0]
     for ours, expected in zip(on(GPU, lambda: foreign.CALLS[name](FERRAX)), on(cpu, lambda: foreign.CALLS[name](FERRAX))):
         np.testing.assert_allclose(ours, expected, rtol=1e-6, atol=1e-6)

@@ -26,7 +26,7 @@ HANDLERS = (
 
 
 @functools.cache
-def library(name):
+def registered(name):
     """The handlers, loaded for one of the sides: each has its own, with its own ids of types."""
     folder = pathlib.Path(tempfile.mkdtemp())
     built = compiled()
@@ -63,7 +63,7 @@ def compiled():
 
 
 def call(s, name, shape, dtype=np.float32, **options):
-    library(s.name)
+    registered(s.name)
     return s.jax.ffi.ffi_call(name, s.jax.ShapeDtypeStruct(shape, dtype), **options)
 
 
@@ -119,7 +119,7 @@ def with_rule(s):
 @pytest.mark.parametrize("name", CALLS)
 @same
 def test_calls(s, name):
-    library(s.name)
+    registered(s.name)
     with s.jax.enable_x64(name in ("attributes", "layouts")):
         return CALLS[name](s)
 
@@ -153,7 +153,7 @@ def test_tasks_and_scratch_memory():
 
 
 def test_a_state_for_each_compiled_function():
-    loaded = library("ferrax")
+    loaded = registered("ferrax")
     gc.collect()
     before = loaded.counters_alive()
     first = ferrax.jit(lambda: call(oracle.FERRAX, "count", (), np.int32)())
@@ -168,7 +168,7 @@ def test_a_state_for_each_compiled_function():
 
 
 def test_calls_without_effects_are_left_out():
-    loaded = library("ferrax")
+    loaded = registered("ferrax")
     struct = ferrax.ShapeDtypeStruct((), np.float32)
 
     def run(effect):
@@ -187,7 +187,7 @@ def test_calls_without_effects_are_left_out():
 @pytest.mark.parametrize("jitted", [False, True])
 def test_errors_of_handlers(code, name, jitted):
     for side in (oracle.FERRAX, oracle.JAX):
-        library(side.name)
+        registered(side.name)
         run = lambda: side.jax.ffi.ffi_call("fail", (), has_side_effect=True)(code=code)  # noqa: B023, E731
         with pytest.raises(side.jax.errors.JaxRuntimeError, match=f"{name}: as asked"):
             side.jax.block_until_ready((side.jax.jit(run) if jitted else run)())
@@ -243,7 +243,7 @@ def test_errors(name):
 
 
 def test_registering_again():
-    loaded = library("ferrax")
+    loaded = registered("ferrax")
     ferrax.ffi.register_ffi_target("rms", ferrax.ffi.pycapsule(loaded.rms))
     with pytest.raises(ferrax.errors.JaxRuntimeError, match="Duplicate"):
         ferrax.ffi.register_ffi_target("rms", ferrax.ffi.pycapsule(loaded.types))
@@ -292,7 +292,7 @@ def test_many_threads():
 
 
 def test_the_equation():
-    library("ferrax")
+    registered("ferrax")
     closed = ferrax.make_jaxpr(lambda x: rms(oracle.FERRAX, x))(jnp.ones((3, 4)))
     (eqn,) = closed.eqns
     assert eqn.primitive.name == "ffi_call" and eqn.params["target_name"] == "rms"
