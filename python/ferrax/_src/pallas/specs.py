@@ -193,7 +193,18 @@ def help_of_space(name: str) -> str:
     """
 
 
-class MemorySpace(enum.Enum):
+class Space(enum.Enum):
+    """What spaces have in common: one that is called gives memory."""
+
+    def __call__(self, shape: Sequence[int], dtype: Any) -> MemoryRef:
+        return memory(shape, dtype, self)
+
+    def from_type(self, aval: Any) -> MemoryRef:
+        """Memory of this type in the space."""
+        return memory(aval.shape, aval.dtype, self)
+
+
+class MemorySpace(Space):
     """Where memory is. There is one memory here: the names are for other machines' programs.
 
     >>> pl.ANY((8, 128), jnp.float32)
@@ -209,13 +220,6 @@ class MemorySpace(enum.Enum):
     INDEX = "index"
     KEY = "key"
     HOST = "host"
-
-    def __call__(self, shape: Sequence[int], dtype: Any) -> MemoryRef:
-        return memory(shape, dtype, self)
-
-    def from_type(self, aval: Any) -> MemoryRef:
-        """Memory of this type in the space."""
-        return memory(aval.shape, aval.dtype, self)
 
 
 ANY = MemorySpace.ANY

@@ -30,6 +30,7 @@ from ferrax._src.pallas.specs import (
     CompilerParams as BaseParams,
     MemoryRef,
     SemaphoreDtype,
+    Space,
     barrier_semaphore,
     dma_semaphore,
     help_of_space,
@@ -44,7 +45,7 @@ from ferrax._src.tree import tree_util
 _INT32 = np.dtype(np.int32)
 
 
-class MemorySpace(enum.Enum):
+class MemorySpace(Space):
     """Memories of a TPU. There is one memory here: the names are for programs that give them.
 
     >>> pltpu.VMEM((8, 128), jnp.float32)
@@ -63,13 +64,6 @@ class MemorySpace(enum.Enum):
 
     def __repr__(self) -> str:
         return self.name
-
-    def __call__(self, shape: Sequence[int], dtype: Any) -> MemoryRef:
-        return memory(shape, dtype, self)
-
-    def from_type(self, aval: Any) -> MemoryRef:
-        """Memory of this type in the space."""
-        return memory(aval.shape, aval.dtype, self)
 
     def like(self, x: Any) -> Any:
         """Memory of the types of a pytree of what has a shape and a dtype."""

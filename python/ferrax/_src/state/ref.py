@@ -18,6 +18,7 @@ innermost when it was made (0: none) and is good until that frame ends.
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,39 @@ from ferrax._src.tree import opaque
 __all__ = ["Ref", "free_ref", "freeze", "new_ref"]
 
 
-class Ref:
+class OfType:
+    """What mutable arrays and their views tell of their type: `_type` begins with the shape and the dtype."""
+
+    __slots__ = ()
+    _type: tuple
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the dimensions."""
+        return self._type[0]
+
+    @property
+    def dtype(self) -> Any:
+        """The element type, a NumPy dtype."""
+        return self._type[1]
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._type[0])
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self._type[0])
+
+    def __len__(self) -> int:
+        if not self._type[0]:
+            raise TypeError("len() of unsized object: a 0-d Ref has no length")
+        return self._type[0][0]
+
+
+class Ref(OfType):
     """A mutable array, made by `ferrax.new_ref`.
 
     `ref[index]` reads and `ref[index] = value` writes; `ref[...]` is all of it. Functions that are
@@ -104,32 +137,9 @@ class Ref:
         self._reversed: Any = None
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The sizes of the dimensions."""
-        return self._type[0]
-
-    @property
-    def dtype(self) -> Any:
-        """The element type, a NumPy dtype."""
-        return self._type[1]
-
-    @property
     def weak_type(self) -> bool:
         """Whether the dtype is weak."""
         return self._type[2]
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return len(self._type[0])
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        size = 1
-        for extent in self._type[0]:
-            size *= extent
-        return size
 
     @property
     def aval(self) -> AbstractRef:
@@ -160,11 +170,6 @@ class Ref:
         value = _outer_value(self)
         # Reading one that is freed, or whose function has ended, raises.
         return read(self) if value is None else value
-
-    def __len__(self) -> int:
-        if not self._type[0]:
-            raise TypeError("len() of unsized object: a 0-d Ref has no length")
-        return self._type[0][0]
 
     def block_until_ready(self) -> Ref:
         """The ref itself: its value is ready at once."""

@@ -4,19 +4,18 @@
 from __future__ import annotations
 
 import itertools
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ferrax._src import core
-from ferrax._src.state.ref import AbstractRef, Ref
+from ferrax._src.state.ref import AbstractRef, OfType, Ref
 from ferrax._src.tree import tree_util
 
 __all__ = ["TransformedRef"]
 
 
-class TransformedRef:
+class TransformedRef(OfType):
     """A view of a mutable array: some of its elements, in another shape or as another dtype.
 
     It is made by `ref.at[index]`, `ref.reshape`, `ref.bitcast`, `ref.transpose` and by the same of
@@ -56,39 +55,14 @@ class TransformedRef:
         self._type = type_
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The sizes of the dimensions."""
-        return self._type[0]
-
-    @property
-    def dtype(self) -> Any:
-        """The element type, a NumPy dtype."""
-        return self._type[1]
-
-    @property
     def weak_type(self) -> bool:
         """Whether the dtype is weak."""
         return self.ref.weak_type and self.dtype == self.ref.dtype
 
     @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return len(self._type[0])
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return math.prod(self._type[0])
-
-    @property
     def aval(self) -> AbstractRef:
         """The type: an `AbstractRef`."""
         return AbstractRef(core.ShapedArray(self.shape, self.dtype, self.weak_type))
-
-    def __len__(self) -> int:
-        if not self._type[0]:
-            raise TypeError("len() of unsized object: a 0-d view of a Ref has no length")
-        return self._type[0][0]
 
     def __repr__(self) -> str:
         return f"TransformedRef({self.dtype}{list(self.shape)} of {self.ref.aval})"

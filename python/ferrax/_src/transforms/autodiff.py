@@ -208,14 +208,20 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
         Array(2., dtype=float32, weak_type=True)
     """
     api_util.check_callable(fun)
+    return _at_a_point(_linearize, value_rules.Push, fun, primals, has_aux)
+
+
+def _at_a_point(transform, moved, fun, primals, has_aux):
+    """`transform` of a function of arrays or of values that are made of them; `moved(call)` takes what it gives to
+    tangents of values."""
     if not opaque.any_values():
-        return _linearize(fun, primals, has_aux)
+        return transform(fun, primals, has_aux)
     call = value_rules.Call(fun, primals, has_aux)
-    opened, f_jvp, (own, aux) = _linearize(call.fun, call.args.opened, True)
+    opened, derivative, (own, aux) = transform(call.fun, call.args.opened, True)
     if call.parts:
-        f_jvp = tree_util.Partial(value_rules.Push(call), f_jvp)
+        derivative = tree_util.Partial(moved(call), derivative)
     out = call.result(opened, own)
-    return (out, f_jvp, aux) if has_aux else (out, f_jvp)
+    return (out, derivative, aux) if has_aux else (out, derivative)
 
 
 def _linearize(fun, primals, has_aux):
@@ -298,14 +304,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     if reduce_axes:
         raise NotImplementedError("vjp: reduce_axes is not supported")
     api_util.check_callable(fun)
-    if not opaque.any_values():
-        return _vjp(fun, primals, has_aux)
-    call = value_rules.Call(fun, primals, has_aux)
-    opened, f_vjp, (own, aux) = _vjp(call.fun, call.args.opened, True)
-    if call.parts:
-        f_vjp = tree_util.Partial(value_rules.Pull(call), f_vjp)
-    out = call.result(opened, own)
-    return (out, f_vjp, aux) if has_aux else (out, f_vjp)
+    return _at_a_point(_vjp, value_rules.Pull, fun, primals, has_aux)
 
 
 def _vjp(fun, primals, has_aux):
