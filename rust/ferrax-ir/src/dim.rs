@@ -25,13 +25,15 @@ pub struct DimExpr {
     terms: BTreeMap<Vec<(Factor, u32)>, i64>,
 }
 
-/// What a monomial multiplies: a variable, or a quotient or remainder that has
+/// What a monomial multiplies: a variable, or a quotient, remainder, maximum or minimum that has
 /// no polynomial form.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 enum Factor {
     Variable(Arc<str>),
     FloorDiv(DimExpr, DimExpr),
     Mod(DimExpr, DimExpr),
+    Max(DimExpr, DimExpr),
+    Min(DimExpr, DimExpr),
 }
 
 /// Bounds on expressions, so that arithmetic on them stays cheap whatever the
@@ -136,6 +138,8 @@ impl DimExpr {
                         .ok_or_else(|| value_error!("dimension variable '{name}' has no value"))?,
                     Factor::FloorDiv(a, b) => nonzero(a, b, lookup)?.0,
                     Factor::Mod(a, b) => nonzero(a, b, lookup)?.1,
+                    Factor::Max(a, b) => a.evaluate(lookup)?.max(b.evaluate(lookup)?),
+                    Factor::Min(a, b) => a.evaluate(lookup)?.min(b.evaluate(lookup)?),
                 };
                 for _ in 0..*power {
                     product = product.checked_mul(value).ok_or_else(overflow)?;
@@ -146,12 +150,71 @@ impl DimExpr {
         Ok(total)
     }
 
+    /// With what `lookup` gives in place of variables; others stay.
+    fn substitute(&self, lookup: &dyn Fn(&str) -> Result<Option<DimExpr>>) -> Result<Self> {
+        let mut total = DimExpr::default();
+        for (monomial, &coefficient) in &self.terms {
+            let mut product = DimExpr::constant(coefficient);
+            for (factor, power) in monomial {
+                let value = match factor {
+                    Factor::Variable(name) => {
+                        lookup(name)?.unwrap_or_else(|| DimExpr::factor(factor.clone()))
+                    }
+                    Factor::FloorDiv(a, b) => {
+                        DimExpr::floor_div(a.substitute(lookup)?, b.substitute(lookup)?)?
+                    }
+                    Factor::Mod(a, b) => DimExpr::modulo(a.substitute(lookup)?, b.substitute(lookup)?)?,
+                    Factor::Max(a, b) => DimExpr::largest(a.substitute(lookup)?, b.substitute(lookup)?),
+                    Factor::Min(a, b) => DimExpr::smallest(a.substitute(lookup)?, b.substitute(lookup)?),
+                };
+                for _ in 0..*power {
+                    product = product.mul(&value)?;
+                }
+            }
+            total = total.add(&product)?;
+        }
+        Ok(total)
+    }
+
+    fn floor_div(a: Self, b: Self) -> Result<Self> {
+        if let (Some(a), Some(b)) = (a.as_constant(), b.as_constant()) {
+            return divide(a, b).map(|(quotient, _)| DimExpr::constant(quotient));
+        }
+        Ok(a.div_exact(&b).unwrap_or_else(|| DimExpr::factor(Factor::FloorDiv(a, b))))
+    }
+
+    fn modulo(a: Self, b: Self) -> Result<Self> {
+        if let (Some(a), Some(b)) = (a.as_constant(), b.as_constant()) {
+            return divide(a, b).map(|(_, remainder)| DimExpr::constant(remainder));
+        }
+        Ok(match a.div_exact(&b) {
+            Some(_) => DimExpr::default(),
+            None => DimExpr::factor(Factor::Mod(a, b)),
+        })
+    }
+
+    fn largest(a: Self, b: Self) -> Self {
+        match (a.as_constant(), b.as_constant()) {
+            (Some(a), Some(b)) => DimExpr::constant(a.max(b)),
+            _ if a == b => a,
+            _ => DimExpr::factor(Factor::Max(a, b)),
+        }
+    }
+
+    fn smallest(a: Self, b: Self) -> Self {
+        match (a.as_constant(), b.as_constant()) {
+            (Some(a), Some(b)) => DimExpr::constant(a.min(b)),
+            _ if a == b => a,
+            _ => DimExpr::factor(Factor::Min(a, b)),
+        }
+    }
+
     fn variables(&self, into: &mut Vec<Arc<str>>) {
         for factor in self.terms.keys().flatten().map(|(factor, _)| factor) {
             match factor {
                 Factor::Variable(name) if !into.contains(name) => into.push(name.clone()),
                 Factor::Variable(_) => {}
-                Factor::FloorDiv(a, b) | Factor::Mod(a, b) => {
+                Factor::FloorDiv(a, b) | Factor::Mod(a, b) | Factor::Max(a, b) | Factor::Min(a, b) => {
                     a.variables(into);
                     b.variables(into);
                 }
@@ -162,11 +225,16 @@ impl DimExpr {
 
 /// Floor quotient and remainder of two evaluated expressions.
 fn nonzero(a: &DimExpr, b: &DimExpr, lookup: &dyn Fn(&str) -> Option<usize>) -> Result<(i64, i64)> {
-    let (a, b) = (a.evaluate(lookup)?, b.evaluate(lookup)?);
+    divide(a.evaluate(lookup)?, b.evaluate(lookup)?)
+}
+
+/// Floor quotient and remainder.
+fn divide(a: i64, b: i64) -> Result<(i64, i64)> {
     if b == 0 {
         return Err(value_error!("division by zero in a symbolic dimension"));
     }
-    let (quotient, remainder) = (a.div_euclid(b), a.rem_euclid(b));
+    let quotient = a.checked_div_euclid(b).ok_or_else(overflow)?;
+    let remainder = a.rem_euclid(b);
     Ok(if b < 0 && remainder != 0 { (quotient - 1, remainder + b) } else { (quotient, remainder) })
 }
 
@@ -240,11 +308,7 @@ impl Dim {
         if let (Dim::Const(a), Dim::Const(b)) = (self, other) {
             return Ok(Dim::Const(a / b));
         }
-        let (a, b) = (self.expr()?, other.expr()?);
-        match a.div_exact(&b) {
-            Some(quotient) => Dim::from_expr(quotient),
-            None => Dim::from_expr(DimExpr::factor(Factor::FloorDiv(a, b))),
-        }
+        Dim::from_expr(DimExpr::floor_div(self.expr()?, other.expr()?)?)
     }
 
     /// `self - other * floor(self / other)`.
@@ -255,11 +319,15 @@ impl Dim {
         if let (Dim::Const(a), Dim::Const(b)) = (self, other) {
             return Ok(Dim::Const(a % b));
         }
-        let (a, b) = (self.expr()?, other.expr()?);
-        if a.div_exact(&b).is_some() {
-            return Ok(Dim::Const(0));
+        Dim::from_expr(DimExpr::modulo(self.expr()?, other.expr()?)?)
+    }
+
+    /// The smaller one.
+    pub fn min(&self, other: &Dim) -> Result<Dim> {
+        if let (Dim::Const(a), Dim::Const(b)) = (self, other) {
+            return Ok(Dim::Const(*a.min(b)));
         }
-        Dim::from_expr(DimExpr::factor(Factor::Mod(a, b)))
+        Dim::from_expr(DimExpr::smallest(self.expr()?, other.expr()?))
     }
 
     /// The product of all dimensions: the number of elements. It is 0 if one of them is, whatever the
@@ -286,6 +354,17 @@ impl Dim {
         }
     }
 
+    /// With what `lookup` gives in place of variables; others stay.
+    pub fn substitute(&self, lookup: &dyn Fn(&str) -> Option<Dim>) -> Result<Dim> {
+        match self {
+            Dim::Const(_) => Ok(self.clone()),
+            Dim::Symbolic(expr) => {
+                let lookup = |name: &str| lookup(name).map(|dim| dim.expr()).transpose();
+                Dim::from_expr(expr.substitute(&lookup)?)
+            }
+        }
+    }
+
     /// The variables that occur, each once, in order of first use.
     pub fn variables(&self) -> Vec<Arc<str>> {
         let mut names = Vec::new();
@@ -296,7 +375,7 @@ impl Dim {
     }
 
     /// Parses what `Display` prints: sums of products of integers, names,
-    /// powers `a^2`, `floordiv(a, b)` and `mod(a, b)`.
+    /// powers `a^2`, `floordiv(a, b)`, `mod(a, b)`, `max(a, b)` and `min(a, b)`.
     pub fn parse(text: &str) -> Result<Dim> {
         let mut parser = Parser { rest: text.trim(), depth: 0 };
         let expr = parser.sum()?;
@@ -391,14 +470,16 @@ impl Parser<'_> {
         if name.is_empty() {
             return Err(parse_error!("expected a name or a number in a dimension, got '{}'", self.rest));
         }
-        let function = match name.as_str() {
-            "floordiv" => Factor::FloorDiv,
-            "mod" => Factor::Mod,
+        let function: fn(DimExpr, DimExpr) -> Result<DimExpr> = match name.as_str() {
+            "floordiv" => DimExpr::floor_div,
+            "mod" => DimExpr::modulo,
+            "max" => |a, b| Ok(DimExpr::largest(a, b)),
+            "min" => |a, b| Ok(DimExpr::smallest(a, b)),
             _ => return Ok(DimExpr::factor(Factor::Variable(name.into()))),
         };
         let arguments = (self.eat('('), self.sum()?, self.eat(','), self.sum()?, self.eat(')'));
         match arguments {
-            (true, a, true, b, true) => Ok(DimExpr::factor(function(a, b))),
+            (true, a, true, b, true) => function(a, b),
             _ => Err(parse_error!("expected '{name}(a, b)' in a dimension")),
         }
     }
@@ -457,6 +538,8 @@ impl fmt::Display for DimExpr {
                     Factor::Variable(name) => f.write_str(name)?,
                     Factor::FloorDiv(a, b) => write!(f, "floordiv({a}, {b})")?,
                     Factor::Mod(a, b) => write!(f, "mod({a}, {b})")?,
+                    Factor::Max(a, b) => write!(f, "max({a}, {b})")?,
+                    Factor::Min(a, b) => write!(f, "min({a}, {b})")?,
                 }
                 if *power > 1 {
                     write!(f, "^{power}")?;
@@ -492,7 +575,7 @@ mod tests {
 
     #[test]
     fn text_round_trips() {
-        for text in ["b", "2*b + 1", "a*b^2 - 3", "floordiv(b + 1, 2)*mod(a, 3)"] {
+        for text in ["b", "2*b + 1", "a*b^2 - 3", "floordiv(b + 1, 2)*mod(a, 3)", "max(a, 3) - min(b, -2)"] {
             let dim = Dim::parse(text).unwrap();
             assert_eq!(Dim::parse(&dim.to_string()).unwrap(), dim, "{text}");
         }

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 pub use crate::lowering::{
     AccumulatorKind, ByRows, Extents, Follow, IndexMap, Lowering, Picked, Reduction, Start,
 };
+use crate::op::Extension;
 use crate::scalar::{Body, Value};
 use crate::shard_rule::{self, ShardRule};
 use crate::varying::Varying;
@@ -163,6 +164,12 @@ pub trait Rules: Row {
     /// Along which axes of meshes the outputs may differ between devices, if the operands do along `operands`.
     fn varies(&self, operands: Varying) -> Varying {
         operands
+    }
+
+    /// Of an op that is defined outside: the op with other values for the variables of symbolic dimensions, as `lookup`
+    /// gives them; `None` where that is not known.
+    fn specialised(&self, _lookup: &dyn Fn(&str) -> Option<Dim>) -> Result<Option<Extension>> {
+        Ok(None)
     }
 
     fn lower(&self) -> Lowering;

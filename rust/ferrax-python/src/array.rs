@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferrax_compile::device::{Buffer, DeviceId};
 use ferrax_ir::tensor::byte_size;
-use ferrax_ir::{ArrayType, DType, Literal, Sizes, Source, Storage, Tensor, Var};
-use pyo3::exceptions::{PyOverflowError, PyRuntimeError};
+use ferrax_ir::{ArrayType, DType, Dim, Literal, Shape, ShowShape, Sizes, Source, Storage, Tensor, Var};
+use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::errors::IntoPyResult;
 use crate::placement::Place;
-use crate::{devices, dtypes};
+use crate::{devices, dims, dtypes};
 
 /// What an [`Array`] is made of.
 pub enum Data {
@@ -191,12 +192,15 @@ impl Array {
 
     /// Bytes of all elements as far as they are known and can be.
     pub fn bytes(&self) -> usize {
-        self.sizes().ok().and_then(|sizes| byte_size(&sizes, self.dtype()).ok()).unwrap_or(0)
+        self.known_sizes().and_then(|sizes| byte_size(&sizes, self.dtype()).ok()).unwrap_or(0)
     }
 
     /// `unit` times the number of elements.
     fn counted<'py>(&self, py: Python<'py>, unit: usize) -> PyResult<Bound<'py, PyAny>> {
-        let sizes = self.sizes()?;
+        let Some(sizes) = self.known_sizes() else {
+            let count = Dim::product(&self.shape()).and_then(|count| count.mul(&Dim::Const(unit))).py(py)?;
+            return Ok(dims::to_python(py, &count, dims::scope(py).as_ref())?.into_bound(py));
+        };
         let count = if sizes.contains(&0) {
             Some(0)
         } else {
@@ -214,14 +218,29 @@ impl Array {
         }
     }
 
+    /// The sizes, if none is symbolic.
+    pub fn known_sizes(&self) -> Option<Sizes> {
+        match &self.data {
+            Data::Concrete(concrete) => Some(Sizes::from_slice(&concrete.sizes)),
+            Data::Tracer(tracer) => tracer.ty.sizes(),
+        }
+    }
+
     /// The sizes; symbolic ones are an error.
     pub fn sizes(&self) -> PyResult<Sizes> {
+        self.known_sizes().ok_or_else(|| {
+            PyTypeError::new_err(format!(
+                "an array of the symbolic shape {} has no known sizes here",
+                ShowShape(&self.shape())
+            ))
+        })
+    }
+
+    /// The sizes, symbolic ones among them.
+    pub fn shape(&self) -> Shape {
         match &self.data {
-            Data::Concrete(concrete) => Ok(Sizes::from_slice(&concrete.sizes)),
-            Data::Tracer(tracer) => tracer
-                .ty
-                .sizes()
-                .ok_or_else(|| PyRuntimeError::new_err(format!("{} has symbolic dimensions", tracer.ty))),
+            Data::Concrete(concrete) => concrete.sizes.iter().map(|&size| Dim::Const(size)).collect(),
+            Data::Tracer(tracer) => tracer.ty.shape.clone(),
         }
     }
 
@@ -255,9 +274,12 @@ impl Array {
 #[pymethods]
 impl Array {
     /// The sizes of the dimensions.
-    #[getter]
-    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.sizes()?)
+    #[getter(shape)]
+    fn py_shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        match self.known_sizes() {
+            Some(sizes) => PyTuple::new(py, sizes),
+            None => dims::shape_tuple(py, &self.shape(), dims::scope(py).as_ref()),
+        }
     }
 
     /// The element type, a NumPy dtype.
@@ -313,8 +335,14 @@ impl Array {
     }
 
     fn __len__(&self) -> PyResult<usize> {
-        self.sizes()?.first().copied().ok_or_else(|| {
-            pyo3::exceptions::PyTypeError::new_err("len() of unsized object: a 0-d array has no length")
+        let shape = self.shape();
+        let first = shape.first().ok_or_else(|| {
+            PyTypeError::new_err("len() of unsized object: a 0-d array has no length")
+        })?;
+        first.as_const().ok_or_else(|| {
+            PyTypeError::new_err(format!(
+                "the symbolic dimension '{first}' has no value as an integer: use x.shape[0] in place of len(x)"
+            ))
         })
     }
 }

@@ -3,7 +3,7 @@
 
 pub use ferrax_ir::ops::python::Promotion;
 use ferrax_ir::ops::{Binary, BroadcastInDim, Compare, ConvertElementType, Unary};
-use ferrax_ir::{Axes, DType, Dim, Kind, Literal, Op, Scalar, Shape, Sizes};
+use ferrax_ir::{Axes, DType, Dim, Kind, Literal, Op, Scalar, Shape};
 use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
@@ -60,50 +60,53 @@ pub fn convert<'py>(
 }
 
 /// The common shape of operands by NumPy's rule; 0-d operands go with any.
-fn broadcast_shape(py: Python<'_>, name: &str, shapes: &[Sizes]) -> PyResult<Sizes> {
+fn broadcast_shape(py: Python<'_>, name: &str, shapes: &[&Shape]) -> PyResult<Shape> {
     let rank = shapes.iter().map(|shape| shape.len()).max().unwrap_or(0);
-    let mut result: Sizes = std::iter::repeat_n(1, rank).collect();
+    let mut result: Shape = std::iter::repeat_n(Dim::Const(1), rank).collect();
     for shape in shapes {
-        for (axis, &size) in shape.iter().enumerate() {
+        for (axis, size) in shape.iter().enumerate() {
             let place = &mut result[rank - shape.len() + axis];
-            match (*place, size) {
-                (_, 1) => {}
-                (1, size) => *place = size,
-                (place, size) if place == size => {}
-                _ => {
-                    let all: Vec<String> =
-                        shapes.iter().map(|shape| format!("{:?}", shape.as_slice())).collect();
-                    let line =
-                        crate::source::current(py).line().map(|l| format!("\n  at {l}")).unwrap_or_default();
-                    return Err(PyTypeError::new_err(format!(
-                        "{name} got incompatible shapes for broadcasting: {}.{line}",
-                        all.join(", ").replace('[', "(").replace(']', ")")
-                    )));
-                }
+            if *place == Dim::Const(1) {
+                *place = size.clone();
+            } else if *size != Dim::Const(1) && size != place {
+                let all: Vec<String> = shapes.iter().map(|shape| shown(shape)).collect();
+                let line =
+                    crate::source::current(py).line().map(|l| format!("\n  at {l}")).unwrap_or_default();
+                return Err(PyTypeError::new_err(format!(
+                    "{name} got incompatible shapes for broadcasting: {}.{line}",
+                    all.join(", ")
+                )));
             }
         }
     }
     Ok(result)
 }
 
-/// An operand in this shape, axes aligned at the end.
-fn broadcast<'py>(py: Python<'py>, operand: Operand<'py>, sizes: &Sizes) -> PyResult<Operand<'py>> {
-    let Operand::Array(array) = &operand else { return Ok(operand) };
-    if array.get().rank() == 0 || array.get().sizes()? == *sizes {
-        return Ok(operand);
-    }
-    let (shape, dims) = broadcast_params(&array.get().sizes()?, sizes);
-    let squeezed = BroadcastInDim { shape, broadcast_dimensions: dims };
-    Ok(Operand::Array(bind1(py, squeezed, std::slice::from_ref(&operand))?.into_bound(py)))
+/// A shape as messages about broadcasting have it.
+fn shown(shape: &[Dim]) -> String {
+    let sizes: Vec<String> = shape.iter().map(Dim::to_string).collect();
+    format!("({})", sizes.join(", "))
 }
 
-pub fn broadcast_params(from: &[usize], to: &[usize]) -> (Shape, Axes) {
-    let offset = to.len() - from.len();
-    (to.iter().map(|&size| Dim::Const(size)).collect(), (offset..to.len()).collect())
+/// An operand in this shape, axes aligned at the end.
+fn broadcast<'py>(py: Python<'py>, operand: Operand<'py>, shape: &Shape) -> PyResult<Operand<'py>> {
+    let Operand::Array(array) = &operand else { return Ok(operand) };
+    let own = array.get().shape();
+    if own.is_empty() || own == *shape {
+        return Ok(operand);
+    }
+    let broadcast = aligned(own.len(), shape.clone());
+    Ok(Operand::Array(bind1(py, broadcast, std::slice::from_ref(&operand))?.into_bound(py)))
+}
+
+/// The broadcast of an operand of this rank to a shape, axes aligned at the end.
+pub fn aligned(rank: usize, shape: Shape) -> BroadcastInDim {
+    let broadcast_dimensions: Axes = (shape.len() - rank..shape.len()).collect();
+    BroadcastInDim { shape, broadcast_dimensions }
 }
 
 /// What happens with operands of different rank is the user's choice; whether it was a warning.
-fn check_ranks(py: Python<'_>, name: &str, shapes: &[Sizes]) -> PyResult<bool> {
+fn check_ranks(py: Python<'_>, name: &str, shapes: &[&Shape]) -> PyResult<bool> {
     let mode = context().rank_promotion;
     if mode == 0 {
         return Ok(false);
@@ -113,9 +116,11 @@ fn check_ranks(py: Python<'_>, name: &str, shapes: &[Sizes]) -> PyResult<bool> {
     if ranks.all(|rank| rank == first) {
         return Ok(false);
     }
+    let all: Vec<String> = shapes.iter().map(|shape| shown(shape)).collect();
     let text = format!(
-        "{name}: shapes {shapes:?} have different ranks, which jax_numpy_rank_promotion='{}' does not \
+        "{name}: shapes {} have different ranks, which jax_numpy_rank_promotion='{}' does not \
          allow. Add axes explicitly, for instance with x[None, :].",
+        all.join(", "),
         if mode == 1 { "warn" } else { "raise" }
     );
     if mode == 1 {
@@ -207,19 +212,19 @@ pub fn binary<'py>(
         }
         target = Some((dtype, weak));
     }
-    let sizes = |operand: &Operand<'_>| match operand {
-        Operand::Array(array) => array.get().sizes(),
-        Operand::Literal(_) => Ok(Sizes::new()),
+    let shape_of = |operand: &Operand<'_>| match operand {
+        Operand::Array(array) => array.get().shape(),
+        Operand::Literal(_) => Shape::new(),
     };
-    let (xs, ys) = (sizes(x)?, sizes(y)?);
+    let (xs, ys) = (shape_of(x), shape_of(y));
     let (mut shape, mut warned) = (None, false);
     if xs != ys && !xs.is_empty() && !ys.is_empty() {
-        warned = check_ranks(py, name, &[xs.clone(), ys.clone()])?;
+        warned = check_ranks(py, name, &[&xs, &ys])?;
         if promotion == Promotion::Strict && xs.len() != ys.len() {
             // The type rule explains what lax functions take.
             return bind1(py, Op::from(meant), &operands);
         }
-        shape = Some(broadcast_shape(py, name, &[xs, ys])?);
+        shape = Some(broadcast_shape(py, name, &[&xs, &ys])?);
     }
     // A call that is remembered would not warn again.
     if eager && !warned {
@@ -291,7 +296,7 @@ pub mod numpy_mixed {
             return bind1(py, Unary::Imag, &[Operand::Array(x)]);
         }
         let zero = Operand::Literal(Literal { value: Scalar::zero(x.get().dtype()), weak: x.get().weak() });
-        let shape = x.get().sizes()?.iter().map(|&size| Dim::Const(size)).collect();
+        let shape = x.get().shape();
         bind1(py, BroadcastInDim { shape, broadcast_dimensions: Axes::new() }, &[zero])
     }
 

@@ -1,13 +1,15 @@
 //! Programs as bytes: what `ferrax.export` is made of.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use ferrax_ir::Tensor;
 use ferrax_ir::serial::{self, Interface};
+use ferrax_ir::{Dim, Tensor};
+use ferrax_transform::specialise;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyModule};
 
-use crate::eager;
+use crate::{dims, eager};
 use crate::errors::IntoPyResult;
 use crate::program::{PyProgram, operands};
 
@@ -18,6 +20,29 @@ impl PyProgram {
         let tensors: Vec<Tensor> = eager::tensors(py, &operands(values)?)?.into_iter().collect();
         let bound = self.program.bind_constants(&tensors).py(py)?;
         Ok(PyProgram::new(Arc::new(bound)))
+    }
+
+    /// Whether a dimension of some value depends on variables.
+    #[getter]
+    fn is_symbolic(&self) -> bool {
+        specialise::is_symbolic(&self.program)
+    }
+
+    /// The program where dimension variables have these values: sizes, or dimensions of the scope in which it is applied.
+    /// ValueError where an op cannot have them.
+    fn specialise(&self, py: Python<'_>, values: HashMap<String, Bound<'_, PyAny>>) -> PyResult<PyProgram> {
+        let _scope = dims::within(py);
+        let values: HashMap<String, Dim> =
+            values.iter().map(|(name, value)| Ok((name.clone(), dims::dim(value)?))).collect::<PyResult<_>>()?;
+        let program = &self.program;
+        let made = py.detach(|| specialise::specialise(program, &|name| values.get(name).cloned()));
+        Ok(PyProgram::new(Arc::new(made.py(py)?)))
+    }
+
+    /// The program with rules of the user's as data, for derivatives up to as many orders as are always saved.
+    fn with_saved_rules(&self, py: Python<'_>) -> PyResult<PyProgram> {
+        let _scope = dims::within_scope(self.scope(py));
+        Ok(PyProgram::new(Arc::new(serial::with_rules(&self.program, serial::RULE_ORDER).py(py)?)))
     }
 }
 

@@ -24,6 +24,7 @@ use smallvec::SmallVec;
 use crate::array::Array;
 use crate::checks;
 use crate::convert::{self, Operand};
+use crate::dims;
 use crate::once::intern;
 use crate::placement;
 use crate::program::PyProgram;
@@ -293,7 +294,7 @@ impl JitFunction {
                 refs.push((index, leaf));
                 let operand = convert::operand(&value, &self.name)?;
                 if abstract_leaves {
-                    types.push(LeafType::of(&operand)?);
+                    types.push(LeafType::of(&operand));
                 }
                 operands.push(operand);
                 continue;
@@ -312,7 +313,7 @@ impl JitFunction {
                 }
             };
             if abstract_leaves {
-                types.push(LeafType::of(&operand)?);
+                types.push(LeafType::of(&operand));
             }
             operands.push(operand);
         }
@@ -334,7 +335,7 @@ impl JitFunction {
         if !abstract_leaves {
             types.reserve(operands.len());
             for operand in &operands {
-                types.push(LeafType::of(operand)?);
+                types.push(LeafType::of(operand));
             }
         }
         for (index, _) in &refs {
@@ -472,7 +473,9 @@ impl JitFunction {
         let donated = self.donated(py, &key, (arguments, keywords), &traced.program)?;
         traced.program.donated = donated.clone().unwrap_or_default();
         let lasting = |refs: &Py<PyAny>| refs.bind(py).getattr(intern!(py, "lasting"))?.extract::<bool>();
-        let keep = traced.captured.iter().all(|array| array.get().concrete().is_some())
+        // What was decided of symbolic sizes was so in their scope.
+        let keep = key.leaves.iter().all(|leaf| leaf.symbolic.is_none())
+            && traced.captured.iter().all(|array| array.get().concrete().is_some())
             && traced.refs.as_ref().map_or(Ok(true), lasting)?;
         let number = self.cache.get().lock().traces + 1;
         let entry = Arc::new(Entry {
@@ -731,6 +734,7 @@ impl JitFunction {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
+        let _scope = dims::within(py);
         let call = self.prepare(py, args, kwargs, true)?;
         let (entry, _, _) = self.entry(py, call)?;
         let kwargs_tree = match &entry.key.kwargs {

@@ -34,6 +34,7 @@ pub mod convert;
 pub mod custom;
 #[allow(unsafe_op_in_unsafe_fn, reason = "wrappers that pyo3 generates are spanned to the macro in it")]
 pub mod devices;
+pub mod dims;
 pub mod dlpack;
 pub mod drops;
 pub mod dtypes;

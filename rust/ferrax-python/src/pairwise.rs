@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use ferrax_cpu::Executable;
 use ferrax_cpu::generations::{Epoch, Generations};
-use ferrax_ir::ops::{Binary, Compare, ConvertElementType};
-use ferrax_ir::{ArrayType, Builder, DType, Op, Sizes, Tensor, internal_error};
+use ferrax_ir::ops::{Binary, BroadcastInDim, Compare, ConvertElementType};
+use ferrax_ir::{ArrayType, Builder, DType, Op, Shape, Sizes, Tensor, internal_error};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use rustc_hash::FxHasher;
@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use crate::array::Array;
 use crate::convert::{Operand, operand_tensor};
 use crate::eager;
-use crate::elementwise::{Promotion, broadcast_params, convert_literal};
+use crate::elementwise::{Promotion, aligned, convert_literal};
 use crate::errors::{IntoPyResult, to_py};
 use crate::promote::context;
 use crate::{checks, nans, placement};
@@ -206,7 +206,7 @@ pub fn first(
     promotion: Promotion,
     operands: &[Operand<'_>; 2],
     target: Target,
-    shape: Option<Sizes>,
+    shape: Option<Shape>,
 ) -> PyResult<Py<Array>> {
     let key = Key::of(op, promotion, operands)
         .ok_or_else(|| to_py(py, internal_error!("a tracer reached eager execution")))?;
@@ -278,7 +278,7 @@ fn fuse(
     op: Pairwise,
     types: &[ArrayType; 2],
     target: Target,
-    shape: Option<Sizes>,
+    shape: Option<Shape>,
 ) -> ferrax_ir::Result<(Arc<Executable>, bool)> {
     let mut b = Builder::new("elementwise");
     let inputs = types.each_ref().map(|ty| b.input(ty.clone()));
@@ -289,11 +289,12 @@ fn fuse(
         {
             atom = b.emit1(ConvertElementType { new_dtype: dtype, weak_type: weak }, &[atom])?;
         }
-        if let (Some(shape), Some(sizes)) = (&shape, b.array_type(atom)?.sizes())
-            && !sizes.is_empty()
+        let rank = b.rank(atom);
+        if let Some(shape) = &shape
+            && rank > 0
         {
-            let (shape, dims) = broadcast_params(&sizes, shape);
-            atom = b.broadcast_in_dim(atom, &shape, &dims)?;
+            let BroadcastInDim { shape, broadcast_dimensions } = aligned(rank, shape.clone());
+            atom = b.broadcast_in_dim(atom, &shape, &broadcast_dimensions)?;
         }
         ready.push(atom);
     }

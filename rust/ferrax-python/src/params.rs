@@ -7,7 +7,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
-use crate::dtypes;
+use crate::{dims, dtypes};
 use crate::errors::IntoPyResult;
 use crate::program::PyProgram;
 
@@ -92,6 +92,9 @@ pub fn from_python(value: &Bound<'_, PyAny>) -> PyResult<Param> {
     if let Ok(index) = value.call_method0("__index__") {
         return index.extract().map(Param::Int);
     }
+    if let Some(dim) = dims::symbolic(value)? {
+        return Ok(Param::Dim(dim));
+    }
     dtypes::from_python(value).map(Param::DType).map_err(|_| {
         PyTypeError::new_err(format!(
             "a parameter must be an int, bool, str, dtype, tuple or None, got {}",
@@ -106,7 +109,7 @@ pub fn to_python(py: Python<'_>, value: &Param) -> PyResult<Py<PyAny>> {
         Param::None => py.None(),
         Param::Bool(flag) => flag.into_pyobject(py)?.to_owned().into_any().unbind(),
         Param::Int(number) => number.into_pyobject(py)?.into_any().unbind(),
-        Param::Dim(dim) => dim.to_string().into_pyobject(py)?.into_any().unbind(),
+        Param::Dim(dim) => dims::to_python(py, dim, dims::scope(py).as_ref())?,
         Param::DType(dtype) => dtypes::to_numpy(py, *dtype)?,
         Param::Str(text) => text.as_ref().into_pyobject(py)?.into_any().unbind(),
         Param::Scalar(scalar) => scalar_to_python(py, *scalar)?,

@@ -14,9 +14,10 @@ use smallvec::SmallVec;
 
 use crate::array::Array;
 use crate::convert::{self, Operand};
+use crate::drops::Referred;
 use crate::errors::IntoPyResult;
 use crate::trace::{self, FrameKind};
-use crate::{checks, devices, dtypes, eager, key_reuse, nans, params, persistent, placement, primitive};
+use crate::{checks, devices, dims, dtypes, eager, key_reuse, nans, params, persistent, placement, primitive};
 
 /// What an equation takes in memory in an executable, about.
 const EQUATION_BYTES: usize = 2 << 10;
@@ -40,6 +41,8 @@ pub struct PyProgram {
     /// Of the linear half of a derivative and its transpose: the other half, whose outputs from
     /// this number on are the first inputs. For messages.
     residuals_of: Option<(Arc<Program>, usize)>,
+    /// Whose its symbolic dimensions are.
+    scope: Option<Referred<PyAny>>,
 }
 
 impl PyProgram {
@@ -54,7 +57,13 @@ impl PyProgram {
             unused: OnceLock::new(),
             places: placement::Answers::default(),
             residuals_of: None,
+            scope: dims::referred(),
         }
+    }
+
+    /// Whose its symbolic dimensions are.
+    pub fn scope(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.scope.as_ref().map(|scope| scope.clone_ref(py)).or_else(|| dims::scope(py))
     }
 
     pub fn executable(&self, py: Python<'_>) -> PyResult<&Arc<ferrax_cpu::Executable>> {
@@ -231,22 +240,25 @@ pub fn array_type(object: &Bound<'_, PyAny>) -> PyResult<ArrayType> {
         4 => Varying::of(object.get_item(3)?.extract::<Vec<String>>()?.into_iter().map(Arc::from)),
         _ => Varying::NONE,
     };
-    let (shape, dtype, weak): (Vec<usize>, Bound<'_, PyAny>, bool) = object.get_slice(0, 3).extract()?;
-    Ok(ArrayType::of_sizes(&shape, dtypes::from_python(&dtype)?).with_weak(weak).with_varying(varying))
+    let (shape, dtype, weak): (Bound<'_, PyAny>, Bound<'_, PyAny>, bool) = object.get_slice(0, 3).extract()?;
+    let (shape, dtype) = (dims::shape(&shape)?, dtypes::from_python(&dtype)?);
+    Ok(ArrayType::new(shape, dtype).with_weak(weak).with_varying(varying))
 }
 
 /// What [`array_type`] takes, of this type.
 pub fn type_tuple<'py>(py: Python<'py>, ty: &Type) -> PyResult<Bound<'py, PyTuple>> {
+    scoped_type(py, ty, dims::scope(py).as_ref())
+}
+
+/// The same with dimensions of this scope; without one symbolic ones are text.
+fn scoped_type<'py>(
+    py: Python<'py>,
+    ty: &Type,
+    scope: Option<&Py<PyAny>>,
+) -> PyResult<Bound<'py, PyTuple>> {
     let array = ty.as_array().ok_or_else(|| PyValueError::new_err(format!("{ty} is not an array type")))?;
-    let shape: Vec<Py<PyAny>> = array
-        .shape
-        .iter()
-        .map(|dim| match dim.as_const() {
-            Some(size) => Ok(size.into_pyobject(py)?.into_any().unbind()),
-            None => Ok(dim.to_string().into_pyobject(py)?.into_any().unbind()),
-        })
-        .collect::<PyResult<_>>()?;
-    let (shape, dtype) = (PyTuple::new(py, shape)?, dtypes::to_numpy(py, array.dtype)?);
+    let shape = dims::shape_tuple(py, &array.shape, scope)?;
+    let dtype = dtypes::to_numpy(py, array.dtype)?;
     if array.varying.is_empty() {
         return (shape, dtype, array.weak).into_pyobject(py);
     }
@@ -264,13 +276,13 @@ impl PyProgram {
     /// `(shape, dtype, weak)` of each input.
     #[getter]
     fn in_types<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
-        self.program.input_types().map(|ty| type_tuple(py, ty)).collect()
+        self.program.input_types().map(|ty| scoped_type(py, ty, self.scope(py).as_ref())).collect()
     }
 
     /// `(shape, dtype, weak)` of each output.
     #[getter]
     fn out_types<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
-        self.program.output_types().map(|ty| type_tuple(py, &ty)).collect()
+        self.program.output_types().map(|ty| scoped_type(py, &ty, self.scope(py).as_ref())).collect()
     }
 
     /// Whether each of the first inputs is given up by the callers that were traced; none for programs without such.
@@ -353,7 +365,7 @@ impl PyProgram {
         let outputs: Vec<Py<PyAny>> =
             self.program.outputs.iter().map(|atom| show_atom(py, atom)).collect::<PyResult<_>>()?;
         let types: Vec<_> =
-            self.program.types.iter().map(|ty| type_tuple(py, ty)).collect::<PyResult<_>>()?;
+            self.program.types.iter().map(|ty| scoped_type(py, ty, self.scope(py).as_ref())).collect::<PyResult<_>>()?;
         (inputs, outputs, types).into_pyobject(py)
     }
 
@@ -559,6 +571,7 @@ pub fn trace_program<'py>(
     values: Option<Vec<Option<Py<Array>>>>,
     axis: Option<&str>,
 ) -> PyResult<TracedProgram> {
+    let _scope = dims::within(py);
     let kind = FrameKind::parse(kind)?;
     let types: Vec<ArrayType> = types.iter().map(array_type).collect::<PyResult<_>>()?;
     let (frame, tracers) = trace::push(py, kind, name, &types, names, values.as_deref(), axis)?;

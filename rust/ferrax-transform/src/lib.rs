@@ -10,6 +10,7 @@
 //! | `row_blocks` | products over all pairs of rows by blocks, before they are differentiated |
 //! | `vjp` | reverse-mode derivatives from the two |
 //! | `batch` | one axis more |
+//! | `specialise` | symbolic dimensions are given sizes |
 //! | `spmd/` | programs over the devices of a mesh: how their arrays are cut |
 //! | `control/` | the rules of branches, loops, checkpoints and custom derivatives, one file an op |
 //! | `optimise` | `inline`, `simplify`, `conditional_updates`, `hoist`, `fission`, `fold`, `cse`, `dce` in turn |
@@ -39,6 +40,7 @@ mod remat;
 mod rewrite;
 pub mod row_blocks;
 pub mod simplify;
+pub mod specialise;
 mod split;
 pub mod spmd;
 pub mod transpose;
@@ -59,5 +61,6 @@ pub use optimise::{Options, optimise};
 pub use partial_eval::{PartialEval, partial_eval, partial_eval_with};
 pub use row_blocks::row_blocks;
 pub use simplify::simplify;
+pub use specialise::specialise;
 pub use transpose::transpose;
 pub use vjp::{Vjp, vjp, vjp_program};

@@ -61,6 +61,7 @@ mod convolution;
 mod cumulative;
 mod custom;
 mod derive;
+mod dim_value;
 mod dot;
 mod evaluate;
 mod fft;
@@ -105,6 +106,7 @@ pub use cumulative::{Cumulative, CumulativeKind, CumulativeRow};
 pub use custom::{
     CustomJvp, CustomLinear, CustomVjp, FlaggedProgram, JvpHandle, JvpRule, VjpHandle, VjpRule, ZeroLike,
 };
+pub use dim_value::DimAsValue;
 pub use dot::{DotGeneral, Precision};
 pub use fft::{Fft, FftType};
 pub use gather::{Gather, GatherMode};
@@ -143,7 +145,7 @@ macro_rules! with_all_ops {
             SelectN, Clamp, StopGradient, StandIn, Copy, OptimizationBarrier, Name,
             // Structure.
             BroadcastInDim, Reshape, Transpose, Squeeze, Slice, DynamicSlice, DynamicUpdateSlice, Concatenate, Pad,
-            Rev, Iota, Gather, Scatter,
+            Rev, Iota, DimAsValue, Gather, Scatter,
             // Reductions.
             Reduce, ArgReduce, Cumulative,
             // Order.

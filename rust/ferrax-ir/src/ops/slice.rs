@@ -16,7 +16,7 @@ use crate::{
 
 use super::common::{arrays, one, same_dtype};
 use super::index_space::*;
-use super::{Gather, GatherMode, Pad, Scatter, ScatterKind};
+use super::{Concatenate, Gather, GatherMode, Pad, Scatter, ScatterKind};
 
 op_struct! {
     /// A window with fixed bounds and steps.
@@ -108,6 +108,8 @@ impl Rules for Slice {
         let cotangent = only_cotangent(Self::NAME, eqn)?;
         let sizes = b.shape(cotangent);
         let mut padding_config = Vec::with_capacity(operand.rank());
+        // Of symbolic widths: how many zeros come before and after along an axis.
+        let mut symbolic = Vec::new();
         for axis in 0..operand.rank() {
             let (start, stride) = (&self.start_indices[axis], self.stride(axis));
             // One past the last element that was taken.
@@ -121,14 +123,28 @@ impl Rules for Slice {
                 i64::try_from(size)
                     .map_err(|_| value_error!("{what}: a width of {size} exceeds 64-bit integers"))
             };
-            let low = start.require(what)?;
-            let high = operand.shape[axis].sub(&end)?.require(what)?;
+            let mut known = |dim: &Dim, before: bool| {
+                dim.as_const().unwrap_or_else(|| {
+                    symbolic.push((axis, before, dim.clone()));
+                    0
+                })
+            };
+            let low = known(start, true);
+            let high = known(&operand.shape[axis].sub(&end)?, false);
             // Between elements; of one there is no interior.
             let interior = if sizes[axis] == 1 { 0 } else { width(stride)? - 1 };
             padding_config.push((width(low)?, width(high)?, interior));
         }
         let zero = b.scalar(b.dtype(cotangent), 0.0);
-        one_cotangent(b.emit1(Pad { padding_config }, &[cotangent, zero])?)
+        let mut padded = b.emit1(Pad { padding_config }, &[cotangent, zero])?;
+        for (axis, before, width) in symbolic {
+            let mut shape = b.shape(padded);
+            shape[axis] = width;
+            let zeros = b.broadcast_in_dim(zero, &shape, &[])?;
+            let parts = if before { [zeros, padded] } else { [padded, zeros] };
+            padded = b.emit1(Concatenate { dimension: axis }, &parts)?;
+        }
+        one_cotangent(padded)
     }
 
     // Of larger parts the dense cotangent is one pass with what is added to it.

@@ -24,6 +24,8 @@ mod write;
 
 use crate::{Dim, Error, Program, Result, Type, parse_error, value_error};
 
+pub use rules::saved as with_rules;
+
 /// The first bytes of every file; they show where a transfer in text mode or
 /// one that drops the eighth bit did damage.
 pub const MAGIC: [u8; 8] = *b"\x89FRX\r\n\x1a\n";

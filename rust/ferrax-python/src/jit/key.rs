@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use ferrax_ir::{ArrayType, DType, Sizes, Varying};
+use ferrax_ir::{ArrayType, DType, Dim, Shape, Sizes, Varying};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -17,7 +17,7 @@ use crate::convert::Operand;
 use crate::once::intern;
 use crate::promote::context;
 use crate::tree::{PyTreeDef, TreeDef};
-use crate::{dtypes, placement};
+use crate::{dims, dtypes, placement};
 
 /// Shape, dtype and weakness of one argument leaf, whether it is a mutable array, and, where its type says so, the number of
 /// where it is put and along which axes of a mesh it differs.
@@ -28,22 +28,35 @@ pub struct LeafType {
     pub is_ref: bool,
     pub place: u32,
     pub varying: Varying,
+    /// None where the shape is symbolic.
     pub sizes: Sizes,
+    /// The shape where it is symbolic.
+    pub symbolic: Option<Arc<Shape>>,
 }
 
 impl LeafType {
-    pub fn of(operand: &Operand<'_>) -> PyResult<LeafType> {
-        let sizes = match operand {
-            Operand::Literal(_) => Sizes::new(),
-            Operand::Array(array) => array.get().sizes()?,
+    pub fn of(operand: &Operand<'_>) -> LeafType {
+        let (sizes, symbolic) = match operand {
+            Operand::Literal(_) => (Sizes::new(), None),
+            Operand::Array(array) => match &array.get().data {
+                Data::Concrete(concrete) => (Sizes::from_slice(&concrete.sizes), None),
+                Data::Tracer(tracer) => sizes_of(&tracer.ty.shape),
+            },
         };
-        let place = placement::in_type(operand);
-        let varying = varying(operand);
-        Ok(LeafType { dtype: operand.dtype(), weak: operand.weak(), is_ref: false, place, varying, sizes })
+        let (dtype, weak) = (operand.dtype(), operand.weak());
+        let (place, varying) = (placement::in_type(operand), varying(operand));
+        LeafType { dtype, weak, is_ref: false, place, varying, sizes, symbolic }
+    }
+
+    pub fn shape(&self) -> Shape {
+        match &self.symbolic {
+            Some(shape) => (**shape).clone(),
+            None => self.sizes.iter().map(|&size| Dim::Const(size)).collect(),
+        }
     }
 
     pub fn array_type(&self) -> ArrayType {
-        ArrayType::of_sizes(&self.sizes, self.dtype).with_weak(self.weak).with_varying(self.varying)
+        ArrayType::new(self.shape(), self.dtype).with_weak(self.weak).with_varying(self.varying)
     }
 
     pub fn is(&self, operand: &Operand<'_>) -> bool {
@@ -51,15 +64,24 @@ impl LeafType {
             && self.weak == operand.weak()
             && self.place == placement::in_type(operand)
             && match operand {
-                Operand::Literal(_) => self.sizes.is_empty(),
+                Operand::Literal(_) => self.sizes.is_empty() && self.symbolic.is_none(),
                 Operand::Array(array) => match &array.get().data {
-                    Data::Concrete(concrete) => concrete.sizes == self.sizes,
+                    Data::Concrete(concrete) => concrete.sizes == self.sizes && self.symbolic.is_none(),
                     Data::Tracer(tracer) => {
                         tracer.ty.varying == self.varying
+                            && self.symbolic.is_none()
                             && tracer.ty.sizes().is_some_and(|sizes| sizes == self.sizes)
                     }
                 },
             }
+    }
+}
+
+/// The sizes of a shape, or the shape itself.
+fn sizes_of(shape: &Shape) -> (Sizes, Option<Arc<Shape>>) {
+    match shape.iter().map(Dim::as_const).collect::<Option<Sizes>>() {
+        Some(sizes) => (sizes, None),
+        None => (Sizes::new(), Some(Arc::new(shape.clone()))),
     }
 }
 
@@ -174,7 +196,7 @@ impl Key {
             .iter()
             .map(|leaf| {
                 Ok((
-                    PyTuple::new(py, &leaf.sizes)?,
+                    dims::shape_tuple(py, &leaf.shape(), dims::scope(py).as_ref())?,
                     dtypes::to_numpy(py, leaf.dtype)?,
                     leaf.weak,
                     leaf.is_ref,
@@ -249,8 +271,8 @@ pub fn abstract_leaf(leaf: &Bound<'_, PyAny>) -> PyResult<Option<LeafType>> {
         Ok(names) => Varying::of(names.extract::<Vec<String>>()?.into_iter().map(Arc::from)),
         Err(_) => Varying::NONE,
     };
-    let sizes = shape.extract::<Vec<usize>>()?.into();
-    Ok(Some(LeafType { dtype, weak, is_ref: false, place, varying, sizes }))
+    let (sizes, symbolic) = sizes_of(&dims::shape(&shape)?);
+    Ok(Some(LeafType { dtype, weak, is_ref: false, place, varying, sizes, symbolic }))
 }
 
 pub fn static_value(value: &Bound<'_, PyAny>, name: StaticName) -> PyResult<Static> {
