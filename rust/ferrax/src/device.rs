@@ -166,7 +166,8 @@ impl Executable {
         for value in program.inputs() {
             if let Some(dim) = value.shape().iter().find(|dim| dim.as_const().is_none()) {
                 return Err(unsupported!(
-                    "'{}' cannot be compiled: its input {value} has the symbolic dimension '{dim}'",
+                    "'{}' cannot be compiled: its input {value} has the symbolic dimension '{dim}'; give sizes with \
+                     with_sizes",
                     program.name()
                 ));
             }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use ferrax_ir::serial::{self, Interface};
 use ferrax_ir::{ArrayType, DType, Dim, Error, Result, Type, unsupported, value_error, verify};
+use ferrax_transform::specialise;
 
 use crate::{Array, Device, Executable};
 
@@ -179,6 +180,41 @@ impl Program {
     /// for reading and saving.
     pub fn optimise(&self) -> Result<Program> {
         let ir = ferrax_transform::optimise(&self.ir, Default::default())?;
+        let mut program = self.derived(ir, self.input_names(), self.output_names())?;
+        program.metadata = self.metadata.clone();
+        Ok(program)
+    }
+
+    /// The variables of symbolic dimensions, in the order in which inputs have them.
+    pub fn dimension_variables(&self) -> Vec<Arc<str>> {
+        specialise::input_variables(&self.ir)
+    }
+
+    /// The program where dimension variables have these sizes; others stay.
+    ///
+    /// Errors: a name that is none of [`Program::dimension_variables`], or that is given twice; sizes that an op of the
+    /// program cannot have.
+    ///
+    /// ```
+    /// let rows: ferrax::Program = "{ lambda ; x:f32[n,3]. let y:f32[n,3] = sin x in (y,) }".parse()?;
+    /// assert_eq!(rows.with_sizes(&[("n", 8)])?.inputs()[0].to_string(), "input_0: f32[8,3]");
+    /// # Ok::<(), ferrax::Error>(())
+    /// ```
+    pub fn with_sizes(&self, sizes: &[(&str, usize)]) -> Result<Program> {
+        let known = self.dimension_variables();
+        for (place, (name, _)) in sizes.iter().enumerate() {
+            if !known.iter().any(|variable| **variable == **name) {
+                return Err(value_error!(
+                    "with_sizes: '{}' has no dimension '{name}'; its dimensions are {known:?}",
+                    self.name()
+                ));
+            }
+            if sizes[..place].iter().any(|(other, _)| other == name) {
+                return Err(value_error!("with_sizes: the dimension '{name}' is given twice"));
+            }
+        }
+        let size = |name: &str| sizes.iter().find(|(other, _)| *other == name).map(|(_, n)| Dim::Const(*n));
+        let ir = ferrax_transform::specialise(&self.ir, &size)?;
         let mut program = self.derived(ir, self.input_names(), self.output_names())?;
         program.metadata = self.metadata.clone();
         Ok(program)

@@ -169,8 +169,49 @@ fn errors_say_what_was_expected() {
     assert!(matches!(vector.grad(&[0]), Err(Error::Type(_))));
     let symbolic: Program = "{ lambda ; x:f32[n]. let y:f32[n] = sin x in (y,) }".parse().unwrap();
     assert!(matches!(symbolic.compile(&Device::cpu()), Err(Error::Unsupported(_))));
+    assert!(matches!(symbolic.with_sizes(&[("m", 3)]), Err(Error::Value(_))));
+    assert!(matches!(symbolic.with_sizes(&[("n", 3), ("n", 3)]), Err(Error::Value(_))));
     assert!(text(ferrax::load("/nowhere/at.all").unwrap_err()).starts_with("cannot read '/nowhere/at.all'"));
     assert!(matches!(Program::from_bytes(b"{ lambda ; . let in () }"), Err(Error::Parse(_))));
+}
+
+#[test]
+fn symbolic_dimensions() {
+    let text = "{ lambda ; x:f32[b,2*n]. let
+        c:~i32[] = dim_as_value[dim=2*n minus=b dtype=int32]
+        d:f32[] = convert_element_type[new_dtype=float32 weak_type=False] c
+        s:f32[b,2*n] = mul x d
+        y:f32[b,n] = slice[start_indices=(0, 0) limit_indices=(b, n) strides=None] s
+        in (y,) }";
+    let program: Program = text.parse().unwrap();
+    let names: Vec<String> = program.dimension_variables().iter().map(|name| name.to_string()).collect();
+    assert_eq!(names, ["b", "n"]);
+    // A file keeps them.
+    let program = Program::from_bytes(&program.to_bytes().unwrap()).unwrap();
+    for (b, n) in [(1usize, 1usize), (3, 2), (5, 4)] {
+        let sized = program.with_sizes(&[("n", n), ("b", b)]).unwrap();
+        assert!(sized.dimension_variables().is_empty());
+        let count = i32::try_from(2 * b * n).unwrap();
+        let input: Vec<f32> = (0..count).map(|value| value as f32).collect();
+        let outputs = sized
+            .compile(&Device::cpu())
+            .unwrap()
+            .run(&[Array::from_vec(input.clone(), [b, 2 * n]).unwrap()])
+            .unwrap();
+        let factor = (2 * n) as f32 - b as f32;
+        let expected: Vec<f32> =
+            (0..b).flat_map(|row| (0..n).map(move |column| (row, column))).map(|(row, column)| input[row * 2 * n + column] * factor).collect();
+        assert_eq!(outputs[0].to_vec::<f32>().unwrap(), expected);
+    }
+    // A part of the sizes leaves the others.
+    let half = program.with_sizes(&[("n", 2)]).unwrap();
+    assert_eq!(half.inputs()[0].to_string(), "input_0: f32[b,4]");
+    // An op that such a size does not fit.
+    let short: Program = "{ lambda ; x:f32[n]. let y:f32[3] = slice[start_indices=(0,) limit_indices=(3,) strides=None] x in (y,) }"
+        .parse()
+        .unwrap();
+    assert!(short.with_sizes(&[("n", 3)]).is_ok());
+    assert!(matches!(short.with_sizes(&[("n", 2)]), Err(Error::Type(_))));
 }
 
 #[test]

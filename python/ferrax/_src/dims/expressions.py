@@ -372,6 +372,10 @@ class _DimExpr:
             return of_arrays(left, right)
         return extreme(factor.name, left, right)
 
+    def _native(self) -> tuple[str, Any]:
+        """What the native core is told of it: the text that it reads, and the scope."""
+        return str(self), self._scope
+
     # The names that JAX has for these.
 
     @property

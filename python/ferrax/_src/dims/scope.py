@@ -63,6 +63,7 @@ class SymbolicScope:
         self.location = user_location()
         self.constraints: tuple[Constraint, ...] = ()
         self.rules: dict[Term, Rule] = {}
+        self._of_texts: dict[str, Any] = {}
         self._decider = decisions.Decider(())
         for text in constraints_str:
             self._add(text)
@@ -148,6 +149,14 @@ class SymbolicScope:
                 if rest is not None:
                     return term, rest, count // rule.count, rule
         return None
+
+    def _of_native(self, text: str) -> Any:
+        """The dimension that the native core has this text for."""
+        known = self._of_texts.get(text)
+        if known is None:
+            (known,) = Parser(text, self).shape()
+            self._of_texts[text] = known
+        return known
 
     # Decisions, which `_DimExpr` asks for.
 

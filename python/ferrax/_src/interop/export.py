@@ -99,15 +99,20 @@ class Exported:
 
     def __init__(
         self, program: Any, fun_name: str, in_tree: Any, out_tree: Any, platforms: Any,
-        disabled_safety_checks: Any, names: Any,
+        disabled_safety_checks: Any, names: Any, scope: SymbolicScope | None = None,
     ) -> None:
         self._program = program
         self._names = names
         self.fun_name = fun_name
         self.in_tree = in_tree
         self.out_tree = out_tree
-        self.in_avals = tuple(core.ShapedArray(*ty) for ty in program.in_types)
-        self.out_avals = tuple(core.ShapedArray(*ty) for ty in program.out_types)
+        in_types, out_types = program.in_types, program.out_types
+        if program.is_symbolic and scope is None:
+            scope = scope_of(in_types + out_types)
+        self._scope = scope
+        self.in_avals = tuple(aval_of(ty, scope) for ty in in_types)
+        self.out_avals = tuple(aval_of(ty, scope) for ty in out_types)
+        self._sizes = None if scope is None else SizesOfCalls(program, self._places(), scope)
         self.platforms = tuple(platforms)
         self.disabled_safety_checks = tuple(disabled_safety_checks)
 
@@ -149,8 +154,10 @@ class Exported:
         leaves, tree = tree_util.tree_flatten((args, kwargs))
         if tree != self.in_tree:
             raise ValueError(self._tree_message(tree))
-        for index, (leaf, expected) in enumerate(zip(leaves, self.in_avals)):
-            self._check_leaf(index, core.typeof(leaf), expected)
+        got = [core.typeof(leaf) for leaf in leaves]
+        for index, (aval, expected) in enumerate(zip(got, self.in_avals)):
+            self._check_leaf(index, aval, expected)
+        program = self._program if self._sizes is None else self._sizes.program([aval.shape for aval in got])
         platform = default_export_platform()
         if (
             platform not in self.platforms
@@ -160,7 +167,7 @@ class Exported:
                 f"Function '{self.fun_name}' was exported for platforms '{self.platforms}' but it "
                 f"is used on '({platform!r},)'."
             )
-        return self.out_tree.unflatten(_core.call_program(self._program, leaves))
+        return self.out_tree.unflatten(_core.call_program(program, leaves))
 
     def _tree_message(self, tree):
         differences = equality_errors_pytreedef(tree, self.in_tree)
@@ -177,13 +184,16 @@ class Exported:
             + "\n".join(lines)
         )
 
+    def _places(self):
+        """What messages call each argument, and its shape."""
+        leaves = tree_util.tree_leaves_with_path(tree_util.with_placeholders(self.in_tree))
+        names = [("args", "kwargs")[path[0].idx] + tree_util.keystr(path[1:]) for path, _ in leaves]
+        return [(name, aval.shape) for name, aval in zip(names, self.in_avals)]
+
     def _check_leaf(self, index, got, expected):
         if got.shape == expected.shape and got.dtype == expected.dtype:
             return
-        path, _ = tree_util.tree_leaves_with_path(tree_util.with_placeholders(self.in_tree))[
-            index
-        ]
-        where = ("args", "kwargs")[path[0].idx] + tree_util.keystr(path[1:])
+        where, _ = self._places()[index]
         if len(got.shape) != len(expected.shape):
             raise ValueError(
                 f"Rank mismatch for {where}: exported for shape {expected.shape}, called with "
@@ -194,7 +204,10 @@ class Exported:
                 f"Dtype mismatch for {where}: exported for {expected.dtype}, called with "
                 f"{got.dtype}"
             )
-        axis = next(i for i, (a, b) in enumerate(zip(got.shape, expected.shape)) if a != b)
+        sizes = enumerate(zip(got.shape, expected.shape))
+        axis = next((i for i, (a, b) in sizes if a != b and not is_symbolic_dim(b)), None)
+        if axis is None:
+            return
         raise ValueError(
             f"Shape mismatch for {where}.shape[{axis}] (expected same constant): expected "
             f"{expected.shape} and called with {got.shape}"
@@ -314,6 +327,10 @@ def export(
                 f"the function {fun_jit._function_name} closes over values that are being traced; "
                 f"export it outside of that trace, or pass them as arguments"
             )
+        scope = None
+        if program.is_symbolic:
+            scope = scope_of(program.in_types)
+            program = program.with_saved_rules()
         return Exported(
             program.bind_constants(captured),
             fun_jit._function_name,
@@ -322,6 +339,7 @@ def export(
             platforms or (default_export_platform(),),
             disabled_checks,
             (_input_names(fun_jit, args, kwargs, in_tree), _names("result", out_tree)),
+            scope,
         )
 
     return do_export
@@ -393,12 +411,12 @@ def deserialize(blob: bytes | bytearray) -> Exported:
     """
     program, text = _core.program_from_bytes(bytes(blob))
     count, results = len(program.in_types), len(program.out_types)
-    fun_name, platforms, checks = program.name, (default_export_platform(),), ()
+    fun_name, platforms, checks, scope = program.name, (default_export_platform(),), (), None
     in_tree = tree_util.tree_structure(((0,) * count, {}))
     out_tree = tree_util.tree_structure([0] * results)
     if text:
         try:
-            fun_name, in_tree, out_tree, platforms, checks = _read_metadata(text)
+            fun_name, in_tree, out_tree, platforms, checks, scope = _read_metadata(text)
         except (KeyError, TypeError, RecursionError, AttributeError) as error:
             raise ValueError(
                 f"the description in this saved program is damaged: {error!r}"
@@ -409,7 +427,9 @@ def deserialize(blob: bytes | bytearray) -> Exported:
         _names("args", in_tree.children()[0]) + _names("kwargs", in_tree.children()[1]),
         _names("result", out_tree),
     )
-    return Exported(program, fun_name, in_tree, out_tree, platforms, checks, names)
+    return Exported(
+        program, fun_name, in_tree, out_tree, platforms, checks, names, scope if program.is_symbolic else None
+    )
 
 
 # What only Python needs to know, as JSON.
@@ -426,6 +446,7 @@ def _metadata(exported):
             "out_tree": _write_tree(exported.out_tree),
             "platforms": exported.platforms,
             "disabled_checks": [str(check) for check in exported.disabled_safety_checks],
+            "constraints": [] if exported._scope is None else exported._scope.constraints_text,
         }
     )
 
@@ -445,7 +466,9 @@ def _read_metadata(text):
         raise ValueError("the arguments of this saved program are no pair of args and kwargs")
     checks = [DisabledSafetyCheck(str(check)) for check in data["disabled_checks"]]
     platforms = [str(platform) for platform in data["platforms"]]
-    return str(data["fun_name"]), in_tree, _read_tree(data["out_tree"]), platforms, checks
+    # Those of programs that were saved before there were symbolic dimensions say nothing of them.
+    scope = SymbolicScope([str(text) for text in data.get("constraints", ())])
+    return str(data["fun_name"]), in_tree, _read_tree(data["out_tree"]), platforms, checks, scope
 
 
 def _write_tree(tree):

@@ -15,8 +15,9 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error, is_concrete, traced_values
 from ferrax._src.core.mesh import Mesh
 from ferrax._src.core.placement import check_devices, explicit_sharding
+from ferrax._src.dims.sizes import as_dim
 
-index = operator.index
+index = as_dim
 
 
 def is_int_tuple(values) -> bool:
@@ -69,7 +70,7 @@ def int_tuple(values: Sequence[int]) -> tuple[int, ...]:
 
 def canonical_axis(axis: int, ndim: int) -> int:
     """``axis`` counted from the front; ValueError if out of range."""
-    axis = index(axis)
+    axis = operator.index(axis)
     if not -ndim <= axis < ndim:
         raise ValueError(f"axis {axis} is out of bounds for array of dimension {ndim}")
     return axis + ndim if axis < 0 else axis
@@ -80,7 +81,7 @@ _STATIC = "An axis must be known while tracing: mark its argument as static, or 
 
 def known_axis(name: str, axis) -> int:
     """An axis as a Python integer; ConcretizationTypeError for a traced one."""
-    return concrete_or_error(index, axis, f"The axis argument of {name}. {_STATIC}")
+    return concrete_or_error(operator.index, axis, f"The axis argument of {name}. {_STATIC}")
 
 
 def integers_beside(x: Array, *values: int) -> tuple:

@@ -14,6 +14,7 @@ from typing import Any
 from ferrax._core import Array, bind
 from ferrax._src.core.explicit_types import retyped, typed
 from ferrax._src.core.typing import ArrayLike, Shape
+from ferrax._src.dims.sizes import as_dim, is_constant, surely_below, surely_negative
 from ferrax._src.lax.arguments import (
     canonical_axis as _canonical_axis,
     canonical_shape as _canonical_shape,
@@ -45,7 +46,7 @@ __all__ = [
 
 
 def _nonnegative(name: str, what: str, values: tuple[int, ...]) -> None:
-    if values and min(values) < 0:
+    if surely_negative(values):
         raise TypeError(f"{name} {what} must have every element be nonnegative, got {values}.")
 
 
@@ -64,7 +65,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
         shape = _canonical_shape(given)
         for axis, size in enumerate(shape, rank - len(shape)):
             if size != 1 and size != result[axis]:
-                if size < 0:
+                if surely_below(size, 0):
                     raise TypeError(f"broadcast_shapes: sizes cannot be negative, got the shape {tuple(shape)}")
                 if result[axis] != 1:
                     raise ValueError(
@@ -214,7 +215,7 @@ def reshape(
         return with_out_sharding("reshape", out_sharding, reshape, operand, new_sizes, dimensions)
     operand = _operand(operand, "reshape")
     sizes = _canonical_shape(new_sizes)
-    if sizes and min(sizes) < 0:
+    if surely_negative(sizes):
         raise TypeError(f"reshape: sizes cannot be negative, got {sizes}.")
     if dimensions is not None:
         dimensions = _int_tuple(dimensions)
@@ -360,7 +361,7 @@ def pad(
     padding_value = _operand(padding_value, "pad", 1)
     config = tuple(
         [
-            (operator.index(lo), operator.index(hi), operator.index(mid))
+            (as_dim(lo), as_dim(hi), operator.index(mid))
             for lo, hi, mid in padding_config
         ]
     )
@@ -380,12 +381,38 @@ def pad(
     result = tuple(
         [lo + hi + n + max(n - 1, 0) * mid for n, (lo, hi, mid) in zip(operand.shape, config)]
     )
-    if any(size < 0 for size in result):
+    if surely_negative(result):
         raise ValueError(
             f"pad: padding_config {config} takes away more than shape {tuple(operand.shape)} has, "
             f"which leaves a negative size in {result}"
         )
-    return bind("pad", (operand, padding_value), {"padding_config": config})
+    if all(is_constant(widths) for widths in config):
+        return bind("pad", (operand, padding_value), {"padding_config": config})
+    return _pad_symbolic(operand, padding_value, config)
+
+
+def _pad_symbolic(operand: Array, padding_value: Array, config) -> Array:
+    """`pad` by symbolic widths: these become arrays of the value beside the operand, or slices of it."""
+    known = tuple([tuple([width if is_constant((width,)) else 0 for width in widths]) for widths in config])
+    result = bind("pad", (operand, padding_value), {"padding_config": known})
+    for axis, (low, high, _) in enumerate(config):
+        parts = [result]
+        for width, place in ((low, 0), (high, 1)):
+            if is_constant((width,)):
+                continue
+            if surely_below(width, 1):
+                size = parts[-1].shape[axis]
+                bounds = (-width, size) if place == 0 else (0, size + width)
+                starts, limits = [0] * result.ndim, list(parts[-1].shape)
+                starts[axis], limits[axis] = bounds
+                cut = {"start_indices": tuple(starts), "limit_indices": tuple(limits), "strides": None}
+                parts = [*parts[:-1], bind("slice", (parts[-1],), cut)]
+                continue
+            shape = list(result.shape)
+            shape[axis] = width
+            parts.insert(place * len(parts), broadcast(padding_value, shape))
+        result = concatenate(parts, axis)
+    return result
 
 
 def _listing(arrays) -> str:

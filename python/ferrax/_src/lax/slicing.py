@@ -17,6 +17,7 @@ from ferrax._core import Array, bind
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array
 from ferrax._src.core.typing import ArrayLike
+from ferrax._src.dims.sizes import as_dim
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.arguments import (
     canonical_axis as _canonical_axis,
@@ -114,8 +115,8 @@ def slice_in_dim(
     operand = _operand(operand, "slice_in_dim")
     axis = _canonical_axis(axis, operand.ndim)
     size = operand.shape[axis]
-    start = 0 if start_index is None else operator.index(start_index)
-    limit = size if limit_index is None else operator.index(limit_index)
+    start = 0 if start_index is None else as_dim(start_index)
+    limit = size if limit_index is None else as_dim(limit_index)
     starts, limits, strides = [0] * operand.ndim, list(operand.shape), [1] * operand.ndim
     starts[axis] = start + size if start < 0 else start
     limits[axis] = limit + size if limit < 0 else limit
@@ -133,7 +134,7 @@ def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool =
     Array([3, 4], dtype=int32)
     """
     operand = _operand(operand, "index_in_dim")
-    index, axis = operator.index(index), _canonical_axis(axis, operand.ndim)
+    index, axis = as_dim(index), _canonical_axis(axis, operand.ndim)
     size = operand.shape[axis]
     if not -size <= index < size:
         raise IndexError(f"index {index} is out of bounds for axis {axis} with size {size}")
@@ -321,7 +322,7 @@ def dynamic_slice_in_dim(
     operand = _operand(operand, "dynamic_slice_in_dim")
     axis = _canonical_axis(known_axis("lax.dynamic_slice_in_dim", axis), operand.ndim)
     sizes = list(operand.shape)
-    sizes[axis] = operator.index(slice_size)
+    sizes[axis] = as_dim(slice_size)
     return dynamic_slice(
         operand,
         _starts_in_dim(operand, start_index, axis),

@@ -1,0 +1,28 @@
+"""Symbolic dimensions as arrays, where a function is traced.
+
+In: a dimension of `ferrax._src.dims`. Out: a weak 0-d integer array, an equation without inputs, of the default width.
+A dimension that may be negative is written as the difference of two that are not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ferrax import _core
+from ferrax._src.base import dtypes
+from ferrax._src.dims.expressions import DimExpr, set_as_value
+
+
+def _as_value(dim: DimExpr) -> Any:
+    if _core.trace_state_clean():
+        raise NotImplementedError(
+            f"the symbolic dimension '{dim}' is used as an array outside of a function that is traced: only there its "
+            "value can be computed with."
+        )
+    positive = {term: count for term, count in dim.terms if count > 0}
+    negative = {term: -count for term, count in dim.terms if count < 0}
+    plus, minus = (DimExpr.from_terms(terms, dim.scope) for terms in (positive, negative))
+    return _core.bind("dim_as_value", (), {"dim": plus, "minus": minus, "dtype": dtypes.default_int_dtype()})
+
+
+set_as_value(_as_value)

@@ -1,0 +1,65 @@
+"""Calls of exported programs with symbolic dimensions.
+
+In: a program over symbolic dimensions, and the shapes of the arguments of a call. Out: the program for those shapes. They
+may be symbolic themselves, in the scope of a function that is being traced. The programs of the last sizes are kept, so
+that a call with known sizes costs the solving of a few equations.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from ferrax._src.core import ShapedArray
+from ferrax._src.dims.scope import SymbolicScope
+from ferrax._src.dims.solving import Equations
+
+# Programs for as many sizes are kept of one function.
+KEPT = 64
+
+
+def scope_of(types: Sequence[Any]) -> SymbolicScope:
+    """The scope of the dimensions of types, a new one where these are texts."""
+    for shape, *_ in types:
+        for size in shape:
+            if not isinstance(size, (int, str)):
+                return size.scope
+    return SymbolicScope()
+
+
+def aval_of(ty: Any, scope: SymbolicScope | None) -> ShapedArray:
+    """The type that the native core describes, with dimensions of a scope where it has texts."""
+    shape, *rest = ty
+    return ShapedArray(tuple(scope._of_native(size) if isinstance(size, str) else size for size in shape), *rest)
+
+
+class SizesOfCalls:
+    """The programs of a symbolic one for the sizes that it was called with.
+
+    Args: program: the symbolic one; places: a name and the shape of each argument; scope: that of its dimensions.
+    Errors: ValueError where sizes of arguments do not tell those of all variables.
+    """
+
+    def __init__(self, program: Any, places: Sequence[tuple[str, tuple]], scope: SymbolicScope) -> None:
+        self._symbolic = program
+        self._equations = Equations(places, scope)
+        self._programs: dict[Any, Any] = {}
+        self._lock = threading.Lock()
+
+    def program(self, shapes: Sequence[tuple]) -> Any:
+        """The program for arguments of these shapes. Errors: ValueError for sizes that it cannot have."""
+        values = self._equations.solve(shapes)
+        key = tuple(sorted(values.items(), key=lambda item: item[0]))
+        with self._lock:
+            known = self._programs.pop(key, None)
+            if known is not None:
+                self._programs[key] = known
+                return known
+        made = self._symbolic.specialise(values)
+        if all(isinstance(value, int) for value in values.values()):
+            with self._lock:
+                self._programs[key] = made
+                if len(self._programs) > KEPT:
+                    del self._programs[next(iter(self._programs))]
+        return made
