@@ -63,7 +63,7 @@ class SymbolicScope:
         self.location = user_location()
         self.constraints: tuple[Constraint, ...] = ()
         self.rules: dict[Term, Rule] = {}
-        self._decider = decisions.Decider(())
+        self._decider = decisions.Decider()
         for text in constraints_str:
             self._add(text)
 
@@ -95,8 +95,7 @@ class SymbolicScope:
         if equal:
             self._add_rule(left, right, text)
         self.constraints += (Constraint(difference, equal, text),)
-        self._decider = decisions.Decider([(c.difference, c.equal, c.text) for c in self.constraints])
-        self._decider.check()
+        self._decider = decisions.Decider(self._decider, difference, equal, text)
 
     def _add_rule(self, left: Any, right: Any, text: str) -> None:
         if not isinstance(left, _DimExpr) or len(left.terms) != 1:
