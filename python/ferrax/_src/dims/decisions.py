@@ -120,24 +120,29 @@ class Decider:
 
     def _find_bounds(self, dim: _DimExpr) -> Interval:
         if self._is_plain(dim):
-            total: Interval = (0, 0)
-            for term, count in dim.terms:
-                span = intervals.product(
-                    intervals.power(factor_span(factor, self._operand), power) for factor, power in term.factors
-                )
-                total = intervals.plus(total, intervals.scale(span, count))
-            return total
+            return self._interval_bounds(dim)
         form = form_of(dim)
+        facts, spans = self._about(form, False, True)
         try:
-            facts, spans = self._about(form, False, True)
             tighten(facts, spans)
             facts += span_facts(spans)
             return (
                 _lower_replaced(form, facts, MAX_REPLACED),
                 -_lower_replaced(combine(form, -1, {}, 0), facts, MAX_REPLACED),
             )
-        except Contradiction:  # Constraints that nothing satisfies together, which was not noticed before.
-            raise ValueError(f"Unsatisfiable constraints on the sizes in '{dim}'") from None
+        except Contradiction:
+            # Constraints that no sizes satisfy, which was not noticed before: everything holds.
+            return self._interval_bounds(dim)
+
+    def _interval_bounds(self, dim: _DimExpr) -> Interval:
+        """The sum of the intervals of the terms."""
+        total: Interval = (0, 0)
+        for term, count in dim.terms:
+            span = intervals.product(
+                intervals.power(factor_span(factor, self._operand), power) for factor, power in term.factors
+            )
+            total = intervals.plus(total, intervals.scale(span, count))
+        return total
 
     # Signs.
 

@@ -66,14 +66,27 @@ def product(sizes: Iterable[Any]) -> Any:
     return total
 
 
-def max_dim(a: Any, b: Any) -> Any:
-    """The larger of two sizes."""
-    return extreme("max", a, b)
+def max_dim(d1: Any, d2: Any) -> Any:
+    """The larger of two sizes: one of them where it is known which, else the dimension `max(d1, d2)`.
+
+    Args: d1, d2: ints or symbolic dimensions.
+
+    >>> ferrax.core.max_dim(2, 3)
+    3
+    """
+    return extreme("max", d1, d2)
 
 
-def min_dim(a: Any, b: Any) -> Any:
-    """The smaller of two sizes."""
-    return extreme("min", a, b)
+def min_dim(d1: Any, d2: Any) -> Any:
+    """The smaller of two sizes: one of them where it is known which, else the dimension `min(d1, d2)`.
+
+    Args: d1, d2: ints or symbolic dimensions.
+
+    >>> (batch,) = ferrax.export.symbolic_shape("batch")
+    >>> ferrax.core.min_dim(batch, 8), ferrax.core.min_dim(batch, 1)
+    (min(batch, 8), 1)
+    """
+    return extreme("min", d1, d2)
 
 
 def non_negative_dim(d: Any) -> Any:
