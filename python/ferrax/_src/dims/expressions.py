@@ -19,7 +19,11 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ferrax._src.base.errors import InconclusiveDimensionOperation
+from ferrax._src.base.errors import (
+    ConcretizationTypeError,
+    InconclusiveDimensionOperation,
+    JAXTypeError,
+)
 from ferrax._src.dims.terms import ONE, Factor, Term
 
 MAX_TERMS = 10_000
@@ -58,6 +62,29 @@ def as_operand(value: Any) -> int | _DimExpr | None:
         return int(operator.index(value))
     except Exception:  # Whatever a foreign type raises.
         return None
+
+
+def needed_operand(value: Any, operation: str) -> int | _DimExpr:
+    """`as_operand` of what must be one.
+
+    Errors: ConcretizationTypeError for tracers, TypeError for other values.
+    """
+    operand = as_operand(value)
+    if operand is not None:
+        return operand
+    try:
+        operator.index(value)
+    except ConcretizationTypeError:
+        raise
+    except JAXTypeError:
+        context = f"The {operation} of sizes is one of integers and symbolic dimensions."
+        raise ConcretizationTypeError(value, context) from None
+    except TypeError:
+        pass
+    raise TypeError(
+        f"{operation} of sizes: Only integer scalar arrays can be converted to a scalar index, "
+        f"not this {type(value).__name__}"
+    )
 
 
 class _DimExpr:
@@ -438,8 +465,8 @@ def check_same_scope(left: _DimExpr, right: _DimExpr, when: str) -> None:
     """Errors: ValueError if two dimensions are of different scopes."""
     if left.scope is not right.scope:
         raise ValueError(
-            f"Invalid mixing of symbolic scopes {when}: '{left}' is of scope {left.scope}\n"
-            f"and '{right}' of scope {right.scope}\n"
+            f"Invalid mixing of symbolic scopes {when}: for '{left}' there is scope {left.scope}\n"
+            f"and found for '{right}' is scope {right.scope}\n"
             "Make both with one scope: `symbolic_shape(..., scope=...)`."
         )
 
@@ -509,10 +536,7 @@ def extreme(operation: str, left: Any, right: Any) -> Any:
     """`max` or `min` of ints and dimensions: one of them where it is known which, else that factor."""
     if isinstance(left, int) and isinstance(right, int):
         return max(left, right) if operation == "max" else min(left, right)
-    if not isinstance(left, _DimExpr):
-        left = int(operator.index(left))
-    if not isinstance(right, _DimExpr):
-        right = int(operator.index(right))
+    left, right = needed_operand(left, operation), needed_operand(right, operation)
     difference = left - right
     if isinstance(difference, int):
         order = difference

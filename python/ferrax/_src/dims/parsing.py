@@ -80,7 +80,10 @@ class Parser:
                 if self.placeholder():
                     break
             else:
-                self.add(self.sum())
+                size = self.sum()
+                if self.kind not in ("", ")", ","):
+                    self.fail(f"expected a sign or a comma, found {self.token!r}")
+                self.add(size)
             if self.kind in ("", ")"):
                 break
             self.expect(",")
@@ -166,7 +169,7 @@ class Parser:
         if self.kind == "number":
             return self.number()
         name = self.token
-        if self.kind != "name" or name == "_":
+        if self.kind != "name" or name == "_" or not name.isidentifier():
             self.fail(f"expected a name or a number, found {name or 'the end'!r}")
         self.advance()
         if name not in OPERATIONS:
@@ -182,4 +185,24 @@ class Parser:
         self.depth -= 1
         if name in ("max", "min"):
             return extreme(name, left, right)
+        if isinstance(left, int) and isinstance(right, int):
+            if right == 0:
+                self.fail(f"division by zero in {name}({left}, {right})")
+            return left // right if name == "floordiv" else left % right
         return _DimExpr.from_operation(name, left, right, self.scope)
+
+
+def to_text(size: Any) -> str:
+    """The text of a size that the native `Dim::parse` reads, and `from_text`."""
+    return str(size)
+
+
+def from_text(text: str, scope: Any) -> Any:
+    """The size that `to_text` wrote: an int, or a dimension of this scope.
+
+    Errors: ValueError for other texts.
+    """
+    shape = Parser(text, scope).shape()
+    if len(shape) != 1:
+        raise ValueError(f"the text of one dimension was expected, not {text!r}")
+    return shape[0]

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from ferrax._src.base.errors import user_location
 from ferrax._src.dims import decisions
 from ferrax._src.dims.expressions import _DimExpr
-from ferrax._src.dims.parsing import Parser
+from ferrax._src.dims.facts import form_of
+from ferrax._src.dims.parsing import Parser, from_text
 from ferrax._src.dims.terms import ONE, Term
 
 # Replacements in one sum, after which rules that undo each other are left alone.
@@ -34,6 +35,17 @@ class Rule(NamedTuple):
     term: Term
     count: int
     value: dict[Term, int]
+
+
+def _within(term: Term, size: Any) -> bool:
+    """Whether a size has a multiple of a term, or an operation on one."""
+    if isinstance(size, int):
+        return False
+    return any(
+        part.over(term) is not None
+        or any(_within(term, operand) for factor, _ in part.factors for operand in factor.operands)
+        for part, _ in size.terms
+    )
 
 
 class SymbolicScope:
@@ -64,7 +76,7 @@ class SymbolicScope:
         self.constraints: tuple[Constraint, ...] = ()
         self.rules: dict[Term, Rule] = {}
         self._of_texts: dict[str, Any] = {}
-        self._decider = decisions.Decider(())
+        self._decider = decisions.Decider()
         for text in constraints_str:
             self._add(text)
 
@@ -96,8 +108,7 @@ class SymbolicScope:
         if equal:
             self._add_rule(left, right, text)
         self.constraints += (Constraint(difference, equal, text),)
-        self._decider = decisions.Decider([(c.difference, c.equal, c.text) for c in self.constraints])
-        self._decider.check()
+        self._decider = decisions.Decider(self._decider, difference, equal, text)
 
     def _add_rule(self, left: Any, right: Any, text: str) -> None:
         if not isinstance(left, _DimExpr) or len(left.terms) != 1:
@@ -111,9 +122,13 @@ class SymbolicScope:
                 f"Found multiple equality constraints with the same left-hand-side: {term}. Write the "
                 "second one with its sides exchanged."
             )
-        value = {ONE: right} if isinstance(right, int) else dict(right.terms)
-        if not any(part.over(term) for part in value):
-            self.rules[term] = Rule(term, count, value)
+        # What is in its own replacement is not replaced, but may replace that.
+        if not _within(term, right):
+            self.rules[term] = Rule(term, count, form_of(right))
+        elif len(right.terms) == 1 and right.terms[0][0] not in self.rules:
+            (whole, times) = right.terms[0]
+            if not _within(whole, left):
+                self.rules[whole] = Rule(whole, times, form_of(left))
         factor = term.factor
         if right == 0 and abs(count) == 1 and factor is not None and factor.operation == "mod":
             # Then the floor division by it is exact.
@@ -154,8 +169,7 @@ class SymbolicScope:
         """The dimension that the native core has this text for."""
         known = self._of_texts.get(text)
         if known is None:
-            (known,) = Parser(text, self).shape()
-            self._of_texts[text] = known
+            known = self._of_texts[text] = from_text(text, self)
         return known
 
     # Decisions, which `_DimExpr` asks for.
@@ -187,7 +201,7 @@ class SymbolicScope:
         """A sentence with the constraints, "" if there are none."""
         if not self.constraints:
             return ""
-        return f" Known is {', '.join(self.constraints_text)}."
+        return f" It is of a scope with constraints: {', '.join(self.constraints_text)}."
 
     def __str__(self) -> str:
         lines = [f"{id(self):#x} made at {self.location or 'an unknown place'}"]

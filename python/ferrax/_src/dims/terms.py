@@ -91,7 +91,11 @@ class Factor(Ordered):
         return set().union(*(operand.variables() for operand in self.operands if not isinstance(operand, int)))
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(map(str, self.operands))})" if self.operands else self.name
+        if not self.operands:
+            return self.name
+        # Constants as the sums that they are elsewhere.
+        texts = (f"- {-x}" if isinstance(x, int) and x < 0 else str(x) for x in self.operands)
+        return f"{self.name}({', '.join(texts)})"
 
 
 class Term(Ordered):

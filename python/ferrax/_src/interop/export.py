@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core import api_util
 from ferrax._src.core.avals import ShapeDtypeStruct
+from ferrax._src.interop.symbolic_calls import SizesOfCalls, aval_of, scope_of
 from ferrax._src.transforms.autodiff import vjp
 from ferrax._src.transforms.jit import jit
 from ferrax._src.transforms.placed_jit import PlacedFunction
@@ -112,7 +113,7 @@ class Exported:
         self._scope = scope
         self.in_avals = tuple(aval_of(ty, scope) for ty in in_types)
         self.out_avals = tuple(aval_of(ty, scope) for ty in out_types)
-        self._sizes = None if scope is None else SizesOfCalls(program, self._places(), scope)
+        self._sizes = None if scope is None else SizesOfCalls(program, self._places())
         self.platforms = tuple(platforms)
         self.disabled_safety_checks = tuple(disabled_safety_checks)
 
@@ -634,69 +635,3 @@ def register_namedtuple_serialization(nodetype: type, *, serialized_name: str) -
         serialize_auxdata=lambda _: fields.encode(),
         deserialize_auxdata=deserialize_auxdata,
     )
-
-
-# Symbolic shapes.
-
-
-def is_symbolic_dim(p: Any) -> bool:
-    """Whether a dimension is symbolic. None is yet: shapes are tuples of ints.
-
-    Args: p: a dimension.
-
-    >>> ferrax.export.is_symbolic_dim(3)
-    False
-    """
-    return False
-
-
-def _no_symbolic(name):
-    return NotImplementedError(
-        f"export.{name}: symbolic shapes are not supported; export the function once for each shape"
-    )
-
-
-class SymbolicScope:
-    """A scope of dimension variables. Not supported: making one raises NotImplementedError.
-
-    Args: constraints_str: texts of constraints.
-
-    >>> try:
-    ...     ferrax.export.SymbolicScope()
-    ... except NotImplementedError as error:
-    ...     print("not supported")
-    not supported
-    """
-
-    def __init__(self, constraints_str: Sequence[str] = ()) -> None:
-        raise _no_symbolic("SymbolicScope")
-
-
-def symbolic_shape(shape_spec: Any, *, constraints: Any = (), scope: Any = None, like: Any = None) -> NoReturn:
-    """Not supported: raises NotImplementedError.
-
-    Args: shape_spec, constraints, scope, like: a shape with names of dimensions, and what is known
-    of them.
-
-    >>> try:
-    ...     ferrax.export.symbolic_shape("batch, 3")
-    ... except NotImplementedError as error:
-    ...     print("not supported")
-    not supported
-    """
-    raise _no_symbolic("symbolic_shape")
-
-
-def symbolic_args_specs(args: Any, shapes_specs: Any, constraints: Any = (), scope: Any = None) -> NoReturn:
-    """Not supported: raises NotImplementedError.
-
-    Args: args, shapes_specs, constraints, scope: arguments, and their shapes with names of
-    dimensions.
-
-    >>> try:
-    ...     ferrax.export.symbolic_args_specs((1.0,), "batch, 3")
-    ... except NotImplementedError as error:
-    ...     print("not supported")
-    not supported
-    """
-    raise _no_symbolic("symbolic_args_specs")

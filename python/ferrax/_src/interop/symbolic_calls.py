@@ -13,7 +13,7 @@ from typing import Any
 
 from ferrax._src.core import ShapedArray
 from ferrax._src.dims.scope import SymbolicScope
-from ferrax._src.dims.solving import Equations
+from ferrax._src.dims.solving import Solver
 
 # Programs for as many sizes are kept of one function.
 KEPT = 64
@@ -37,19 +37,27 @@ def aval_of(ty: Any, scope: SymbolicScope | None) -> ShapedArray:
 class SizesOfCalls:
     """The programs of a symbolic one for the sizes that it was called with.
 
-    Args: program: the symbolic one; places: a name and the shape of each argument; scope: that of its dimensions.
+    Args: program: the symbolic one; places: a name and the shape of each argument.
     Errors: ValueError where sizes of arguments do not tell those of all variables.
     """
 
-    def __init__(self, program: Any, places: Sequence[tuple[str, tuple]], scope: SymbolicScope) -> None:
+    def __init__(self, program: Any, places: Sequence[tuple[str, tuple]]) -> None:
         self._symbolic = program
-        self._equations = Equations(places, scope)
+        self._solver = Solver(
+            ((f"{name}.shape[{axis}]", size) for name, shape in places for axis, size in enumerate(shape)), places
+        )
+        self._names = [name for name, _ in places]
         self._programs: dict[Any, Any] = {}
         self._lock = threading.Lock()
 
     def program(self, shapes: Sequence[tuple]) -> Any:
         """The program for arguments of these shapes. Errors: ValueError for sizes that it cannot have."""
-        values = self._equations.solve(shapes)
+        sizes = {
+            f"{name}.shape[{axis}]": size
+            for name, shape in zip(self._names, shapes)
+            for axis, size in enumerate(shape)
+        }
+        values = self._solver.solve(sizes)
         key = tuple(sorted(values.items(), key=lambda item: item[0]))
         with self._lock:
             known = self._programs.pop(key, None)

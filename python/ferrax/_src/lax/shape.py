@@ -14,7 +14,7 @@ from typing import Any
 from ferrax._core import Array, bind
 from ferrax._src.core.explicit_types import retyped, typed
 from ferrax._src.core.typing import ArrayLike, Shape
-from ferrax._src.dims.sizes import as_dim, is_constant, surely_below, surely_negative
+from ferrax._src.dims.sizes import as_dim, is_constant_dim, is_constant_shape, surely_below, surely_negative
 from ferrax._src.lax.arguments import (
     canonical_axis as _canonical_axis,
     canonical_shape as _canonical_shape,
@@ -386,32 +386,32 @@ def pad(
             f"pad: padding_config {config} takes away more than shape {tuple(operand.shape)} has, "
             f"which leaves a negative size in {result}"
         )
-    if all(is_constant(widths) for widths in config):
+    if all(is_constant_shape(widths) for widths in config):
         return bind("pad", (operand, padding_value), {"padding_config": config})
     return _pad_symbolic(operand, padding_value, config)
 
 
 def _pad_symbolic(operand: Array, padding_value: Array, config) -> Array:
-    """`pad` by symbolic widths: these become arrays of the value beside the operand, or slices of it."""
-    known = tuple([tuple([width if is_constant((width,)) else 0 for width in widths]) for widths in config])
+    """`pad` by symbolic widths, which become arrays of the value beside the operand, or cut it where they are negative."""
+    known = tuple(
+        [(*(w if is_constant_dim(w) else 0 for w in widths), interior) for *widths, interior in config]
+    )
     result = bind("pad", (operand, padding_value), {"padding_config": known})
     for axis, (low, high, _) in enumerate(config):
-        parts = [result]
-        for width, place in ((low, 0), (high, 1)):
-            if is_constant((width,)):
+        for width, before in ((low, True), (high, False)):
+            if is_constant_dim(width):
                 continue
+            size = result.shape[axis]
             if surely_below(width, 1):
-                size = parts[-1].shape[axis]
-                bounds = (-width, size) if place == 0 else (0, size + width)
-                starts, limits = [0] * result.ndim, list(parts[-1].shape)
-                starts[axis], limits[axis] = bounds
-                cut = {"start_indices": tuple(starts), "limit_indices": tuple(limits), "strides": None}
-                parts = [*parts[:-1], bind("slice", (parts[-1],), cut)]
+                starts, limits = [0] * result.ndim, list(result.shape)
+                starts[axis], limits[axis] = (-width, size) if before else (0, size + width)
+                params = {"start_indices": tuple(starts), "limit_indices": tuple(limits), "strides": None}
+                result = bind("slice", (result,), params)
                 continue
             shape = list(result.shape)
             shape[axis] = width
-            parts.insert(place * len(parts), broadcast(padding_value, shape))
-        result = concatenate(parts, axis)
+            values = broadcast(padding_value, shape)
+            result = concatenate((values, result) if before else (result, values), axis)
     return result
 
 
