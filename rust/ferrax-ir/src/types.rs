@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::varying::{Share, Varying};
-use crate::{DType, Dim};
+use crate::{DType, Dim, Result};
 
 /// The dimensions of an array, outermost first.
 pub type Shape = SmallVec<[Dim; 4]>;
@@ -72,6 +72,12 @@ impl ArrayType {
         self.with_dtype(self.dtype.tangent())
     }
 
+    /// The type with what `lookup` gives in place of dimension variables; others stay.
+    pub fn substitute(&self, lookup: &dyn Fn(&str) -> Option<Dim>) -> Result<Self> {
+        let shape = self.shape.iter().map(|dim| dim.substitute(lookup)).collect::<Result<_>>()?;
+        Ok(self.with_shape(shape))
+    }
+
     /// The sizes, if none is symbolic.
     pub fn sizes(&self) -> Option<SmallVec<[usize; 4]>> {
         self.shape.iter().map(Dim::as_const).collect()
@@ -79,6 +85,15 @@ impl ArrayType {
 }
 
 impl Type {
+    /// As [`ArrayType::substitute`].
+    pub fn substitute(&self, lookup: &dyn Fn(&str) -> Option<Dim>) -> Result<Self> {
+        Ok(match self {
+            Type::Array(ty) => Type::Array(ty.substitute(lookup)?),
+            Type::Ref(ty) => Type::Ref(ty.substitute(lookup)?),
+            Type::Token => Type::Token,
+        })
+    }
+
     pub fn as_array(&self) -> Option<&ArrayType> {
         match self {
             Type::Array(array) => Some(array),

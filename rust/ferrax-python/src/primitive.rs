@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ferrax_ir::rules::{Batch, Batched, Extents, Jvp, Lowering, Row, Rules, Transpose, Types, WithTangents};
 use ferrax_ir::shard_rule::{Cut, ShardRule};
 use ferrax_ir::{
-    Atom, Builder, Effect, Effects, Extension, Op, Param, Program, Result, Tensor, Type, internal_error,
+    Atom, Builder, Dim, Effect, Effects, Extension, Op, Param, Program, Result, Tensor, Type, internal_error,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -20,6 +20,7 @@ use smallvec::SmallVec;
 
 use crate::array::Array;
 use crate::convert::{self, Operand};
+use crate::dims;
 use crate::drops::Referred;
 use crate::eager;
 use crate::interrupt::stash;
@@ -272,11 +273,9 @@ impl Rules for PythonPrimitive {
     }
 
     fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
-        let size = eqn.size.as_const().ok_or_else(|| {
-            ferrax_ir::unsupported!("the primitive '{}' over a batch of symbolic size", self.name)
-        })?;
         let types = types_of(b, eqn.inputs);
         let (program, dims) = Python::attach(|py| {
+            let size = dims::to_python(py, &eqn.size, dims::scope(py).as_ref())?;
             let batch = (size, eqn.axis_name, eqn.dims.to_vec());
             let rest = (batch, show_types(py, &types)?, show_types(py, &self.outputs)?);
             self.ask::<_, Vec<Option<usize>>>(py, "batch", rest)
@@ -317,6 +316,31 @@ impl Rules for PythonPrimitive {
             }
             None => ShardRule::alike(inputs, outputs),
         })
+    }
+
+    fn specialised(&self, lookup: &dyn Fn(&str) -> Option<Dim>) -> Result<Option<Extension>> {
+        let types = self.inputs.iter().chain(&self.outputs).filter_map(Type::as_array);
+        let names: FxHashSet<Arc<str>> = types.flat_map(|ty| &ty.shape).flat_map(Dim::variables).collect();
+        let known: Vec<(Arc<str>, Dim)> =
+            names.into_iter().filter_map(|name| lookup(&name).map(|dim| (name, dim))).collect();
+        let params = Python::attach(|py| {
+            let (scope, values) = (dims::scope(py), PyDict::new(py));
+            for (name, dim) in &known {
+                values.set_item(&**name, dims::to_python(py, dim, scope.as_ref())?)?;
+            }
+            let params = rule(py, "specialised")?.call1((&*self.params, values))?;
+            Ok(params.cast_into::<PyDict>()?.unbind())
+        })
+        .map_err(stash)?;
+        let primitive = Python::attach(|py| self.primitive.clone_ref(py));
+        Ok(Some(Extension(Arc::new(PythonPrimitive {
+            name: self.name.clone(),
+            primitive: primitive.into(),
+            params: params.into(),
+            inputs: self.inputs.iter().map(|ty| ty.substitute(lookup)).collect::<Result<_>>()?,
+            outputs: self.outputs.iter().map(|ty| ty.substitute(lookup)).collect::<Result<_>>()?,
+            effects: self.effects.clone(),
+        }))))
     }
 
     fn of_parts(&self, operands: &[Type]) -> Result<Option<Op>> {

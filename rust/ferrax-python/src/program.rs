@@ -326,6 +326,7 @@ impl PyProgram {
     /// literals are `(value, dtype, weak)`. In place of a name, a primitive that is defined in
     /// Python is the object.
     fn equations<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        let _scope = dims::within_scope(self.scope(py));
         self.program
             .equations
             .iter()
@@ -407,14 +408,15 @@ impl PyProgram {
     fn batch(
         &self,
         py: Python<'_>,
-        size: usize,
+        size: &Bound<'_, PyAny>,
         dims: Vec<Option<usize>>,
         out_dims: Option<Vec<Option<usize>>>,
         axis_name: Option<&str>,
     ) -> PyResult<(PyProgram, Vec<Option<usize>>)> {
+        let size = dims::dim(size)?;
         let policy = out_dims.as_deref().map_or(OutDims::AsIs, OutDims::Force);
         let (program, dims) =
-            ferrax_transform::batch(&self.program, &size.into(), &dims, axis_name, policy).py(py)?;
+            ferrax_transform::batch(&self.program, &size, &dims, axis_name, policy).py(py)?;
         Ok((PyProgram::new(Arc::new(program)), dims))
     }
 

@@ -49,7 +49,7 @@ impl Pass for Specialiser<'_> {
     }
 
     fn program(&mut self, program: &Program) -> Result<Program> {
-        let types = program.types.iter().map(|ty| self.ty(ty)).collect::<Result<_>>()?;
+        let types = program.types.iter().map(|ty| ty.substitute(self.lookup)).collect::<Result<_>>()?;
         let mut equations = Vec::with_capacity(program.equations.len());
         for equation in &program.equations {
             let symbolic = |ty: &ArrayType| ty.sizes().is_none();
@@ -66,19 +66,6 @@ impl Pass for Specialiser<'_> {
 }
 
 impl Specialiser<'_> {
-    fn ty(&self, ty: &Type) -> Result<Type> {
-        Ok(match ty {
-            Type::Array(ty) => Type::Array(self.array(ty)?),
-            Type::Ref(ty) => Type::Ref(self.array(ty)?),
-            Type::Token => Type::Token,
-        })
-    }
-
-    fn array(&self, ty: &ArrayType) -> Result<ArrayType> {
-        let shape = ty.shape.iter().map(|dim| dim.substitute(self.lookup)).collect::<Result<_>>()?;
-        Ok(ty.with_shape(shape))
-    }
-
     /// `touched` says whether the op's operands or results have symbolic dimensions.
     fn op(&mut self, op: &Op, touched: bool) -> Result<Op> {
         if let Op::Extension(extension) = op {

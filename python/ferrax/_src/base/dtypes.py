@@ -679,6 +679,12 @@ def promote_types(a, b):
 _registered_weak_types: set = set()
 
 
+def register_like_python_scalar(typ: type, like: type) -> None:
+    """Declares a class of scalars that promote as those of a Python type do."""
+    _default_of_python_type[typ] = _default_of_python_type[like]
+    _registered_weak_types.add(typ)
+
+
 def register_weak_scalar_type(typ) -> None:
     """Declares a class of scalars that are weakly typed, as Python's are."""
     _registered_weak_types.add(typ)

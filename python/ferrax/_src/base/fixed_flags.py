@@ -51,7 +51,6 @@ FIXED = {
         (5,), "errors about tracers name one line of the user's for each operation"),
     "jax_include_full_tracebacks_in_locations": (
         (True, False), "operations know one line of the user's"),
-    "jax_export_calling_convention_version": ((10,), "exported programs have one format"),
     "jax_disable_most_optimizations": ((False,), _COMPILER),
     "jax_dump_ir_to": (("",), "jit(f).lower(...).as_text() is the program as text"),
     "jax_exec_time_optimization_effort": ((0.0,), _COMPILER),

@@ -4,6 +4,7 @@ The names that all layers use most are here, under `core.`; they are written in 
 """
 
 from ferrax._src.core.avals import AbstractValue, ShapedArray, ShapeDtypeStruct
+from ferrax._src.core.dim_values import dim_as_value
 from ferrax._src.core.values import (
     Array,
     ArrayImpl,
@@ -37,6 +38,7 @@ __all__ = [
     "array_types",
     "as_array",
     "concrete_or_error",
+    "dim_as_value",
     "ensure_compile_time_eval",
     "get_aval",
     "is_concrete",

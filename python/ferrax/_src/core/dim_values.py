@@ -13,7 +13,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.dims.expressions import DimExpr, set_as_value
 
 
-def _as_value(dim: DimExpr) -> Any:
+def dim_as_value(dim: DimExpr) -> Any:
     if _core.trace_state_clean():
         raise NotImplementedError(
             f"the symbolic dimension '{dim}' is used as an array outside of a function that is traced: only there its "
@@ -25,4 +25,14 @@ def _as_value(dim: DimExpr) -> Any:
     return _core.bind("dim_as_value", (), {"dim": plus, "minus": minus, "dtype": dtypes.default_int_dtype()})
 
 
-set_as_value(_as_value)
+
+def size_as(size: Any, dtype: Any) -> Any:
+    """A size as a scalar of a dtype, to compute with: NumPy's where it is known."""
+    if not isinstance(size, DimExpr):
+        return dtype.type(size)
+    return _core.bind("convert_element_type", (dim_as_value(size),), {"new_dtype": dtype, "weak_type": False})
+
+
+set_as_value(dim_as_value)
+# In promotion a dimension is a Python integer.
+dtypes.register_like_python_scalar(DimExpr, int)

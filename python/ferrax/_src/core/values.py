@@ -21,6 +21,7 @@ from ferrax._src.core import placements
 from ferrax._src.core.avals import AbstractValue, ShapedArray, ShapeDtypeStruct
 from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.core.typing import DTypeLike
+from ferrax._src.dims.expressions import DimExpr
 
 __all__ = [
     "AbstractValue",
@@ -137,7 +138,7 @@ def concrete_or_error(force: Any, value: Any, context: str = "") -> Any:
                 location=_core.user_location(),
             )
         value = known
-    if force is None:
+    if force is None or (force is operator.index and isinstance(value, DimExpr)):
         return value
     return force(value)
 

@@ -16,9 +16,11 @@ import numpy as np
 
 from ferrax import _core
 from ferrax._src import core
-from ferrax._src.base import dtypes
+from ferrax._src.base import config, dtypes
 from ferrax._src.core import api_util
 from ferrax._src.core.avals import ShapeDtypeStruct
+from ferrax._src.dims.expressions import is_symbolic_dim
+from ferrax._src.dims.scope import SymbolicScope
 from ferrax._src.interop.symbolic_calls import SizesOfCalls, aval_of, scope_of
 from ferrax._src.transforms.autodiff import vjp
 from ferrax._src.transforms.jit import jit
@@ -26,9 +28,11 @@ from ferrax._src.transforms.placed_jit import PlacedFunction
 from ferrax._src.tree import tree_util
 from ferrax._src.tree.tree_paths import equality_errors_pytreedef
 
+# Versions of JAX that exported functions are marked with; their programs are the same.
+minimum_supported_calling_convention_version = 9
+maximum_supported_calling_convention_version = 10
 # The meaning of the JSON text, not of the file around it.
-minimum_supported_calling_convention_version = 1
-maximum_supported_calling_convention_version = 1
+_FORMAT = 1
 
 
 class DisabledSafetyCheck:
@@ -84,6 +88,7 @@ class Exported:
         platforms: what it was exported for.
         disabled_safety_checks: checks left out.
         nr_devices: 1.
+        calling_convention_version: the flag `jax_export_calling_convention_version` where it was exported.
 
     `call(*args, **kwargs)` calls it; it can be transformed and used in other functions.
 
@@ -93,14 +98,13 @@ class Exported:
     """
 
     nr_devices = 1
-    calling_convention_version = maximum_supported_calling_convention_version
-    uses_global_constants = False
     ordered_effects = ()
     unordered_effects = ()
 
     def __init__(
         self, program: Any, fun_name: str, in_tree: Any, out_tree: Any, platforms: Any,
         disabled_safety_checks: Any, names: Any, scope: SymbolicScope | None = None,
+        calling_convention_version: int = maximum_supported_calling_convention_version,
     ) -> None:
         self._program = program
         self._names = names
@@ -116,9 +120,15 @@ class Exported:
         self._sizes = None if scope is None else SizesOfCalls(program, self._places())
         self.platforms = tuple(platforms)
         self.disabled_safety_checks = tuple(disabled_safety_checks)
+        self.calling_convention_version = calling_convention_version
 
     def __repr__(self) -> str:
         return f"Exported(fun_name={self.fun_name}, ...)"
+
+    @property
+    def uses_global_constants(self) -> bool:
+        """Whether dimensions are symbolic, so that a call is of a program for its sizes."""
+        return self._sizes is not None
 
     @property
     def in_shardings_hlo(self) -> tuple[None, ...]:
@@ -317,6 +327,7 @@ def export(
         raise TypeError(f"disabled_checks must be DisabledSafetyChecks, got {wrong[0]!r}")
 
     def do_export(*args, **kwargs) -> Exported:
+        version = _calling_convention(config.export_calling_convention_version.value)
         program, captured, in_tree, out_tree, _, refs = fun_jit._traced(*args, **kwargs)
         if refs is not None:
             raise ValueError(
@@ -341,9 +352,20 @@ def export(
             disabled_checks,
             (_input_names(fun_jit, args, kwargs, in_tree), _names("result", out_tree)),
             scope,
+            version,
         )
 
     return do_export
+
+
+def _calling_convention(version):
+    least, most = minimum_supported_calling_convention_version, maximum_supported_calling_convention_version
+    if not least <= version <= most:
+        raise ValueError(
+            f"The requested export calling convention version {version} is outside the range of supported versions "
+            f"[{least}..{most}]: set jax_export_calling_convention_version to one of them"
+        )
+    return version
 
 
 def _names(top, tree):
@@ -413,11 +435,12 @@ def deserialize(blob: bytes | bytearray) -> Exported:
     program, text = _core.program_from_bytes(bytes(blob))
     count, results = len(program.in_types), len(program.out_types)
     fun_name, platforms, checks, scope = program.name, (default_export_platform(),), (), None
+    convention = maximum_supported_calling_convention_version
     in_tree = tree_util.tree_structure(((0,) * count, {}))
     out_tree = tree_util.tree_structure([0] * results)
     if text:
         try:
-            fun_name, in_tree, out_tree, platforms, checks, scope = _read_metadata(text)
+            fun_name, in_tree, out_tree, platforms, checks, scope, convention = _read_metadata(text)
         except (KeyError, TypeError, RecursionError, AttributeError) as error:
             raise ValueError(
                 f"the description in this saved program is damaged: {error!r}"
@@ -429,7 +452,8 @@ def deserialize(blob: bytes | bytearray) -> Exported:
         _names("result", out_tree),
     )
     return Exported(
-        program, fun_name, in_tree, out_tree, platforms, checks, names, scope if program.is_symbolic else None
+        program, fun_name, in_tree, out_tree, platforms, checks, names, scope if program.is_symbolic else None,
+        convention,
     )
 
 
@@ -441,7 +465,8 @@ def _metadata(exported):
 
     return json.dumps(
         {
-            "calling_convention": maximum_supported_calling_convention_version,
+            "calling_convention": _FORMAT,
+            "calling_convention_version": exported.calling_convention_version,
             "fun_name": exported.fun_name,
             "in_tree": _write_tree(exported.in_tree),
             "out_tree": _write_tree(exported.out_tree),
@@ -457,11 +482,13 @@ def _read_metadata(text):
 
     data = json.loads(text)
     version = data["calling_convention"]
-    if version != maximum_supported_calling_convention_version:
+    if version != _FORMAT:
         raise ValueError(
-            f"this saved program has calling convention {version}, but this library knows "
-            f"{maximum_supported_calling_convention_version}; update ferrax"
+            f"this saved program has calling convention {version}, but this library knows {_FORMAT}; update ferrax"
         )
+    convention = _calling_convention(
+        data.get("calling_convention_version", maximum_supported_calling_convention_version)
+    )
     in_tree = _read_tree(data["in_tree"])
     if in_tree.node_data() is None or len(in_tree.children()) != 2:
         raise ValueError("the arguments of this saved program are no pair of args and kwargs")
@@ -469,7 +496,7 @@ def _read_metadata(text):
     platforms = [str(platform) for platform in data["platforms"]]
     # Those of programs that were saved before there were symbolic dimensions say nothing of them.
     scope = SymbolicScope([str(text) for text in data.get("constraints", ())])
-    return str(data["fun_name"]), in_tree, _read_tree(data["out_tree"]), platforms, checks, scope
+    return str(data["fun_name"]), in_tree, _read_tree(data["out_tree"]), platforms, checks, scope, convention
 
 
 def _write_tree(tree):

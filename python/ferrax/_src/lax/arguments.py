@@ -13,6 +13,7 @@ from ferrax._core import Array
 from ferrax._src import state
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error, is_concrete, traced_values
+from ferrax._src.core.dim_values import size_as
 from ferrax._src.core.mesh import Mesh
 from ferrax._src.core.placement import check_devices, explicit_sharding
 from ferrax._src.dims.sizes import as_dim
@@ -89,7 +90,7 @@ def integers_beside(x: Array, *values: int) -> tuple:
     that is what they mean, which the core reads faster than NumPy's."""
     if x.dtype == dtypes.default_int_dtype() and not x.weak_type:
         return values
-    return tuple(map(x.dtype.type, values))
+    return tuple([size_as(value, x.dtype) for value in values])
 
 
 def hashable_axis(name: str, axis):

@@ -24,6 +24,7 @@ import numpy as np
 from ferrax._core import Array
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error, is_concrete, traced_values
+from ferrax._src.dims.sizes import as_dim, canonicalize_slice, is_constant_shape
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.numpy.array_creation import array
 from ferrax._src.numpy.slices import Slice
@@ -225,10 +226,13 @@ def _range(item: slice, size: int, position: int) -> Range:
                     "jnp.where with a mask, or mark the bound's argument as static."
                     f"{traced_values((item.start, item.stop, item.step))}"
                 )
-            bound = operator.index(bound)
+            bound = as_dim(bound)
         bounds.append(bound)
     if bounds[2] == 0:
         raise ValueError("slice step cannot be zero")
+    if not is_constant_shape((size, *(bound for bound in bounds if bound is not None))):
+        start, step, count = canonicalize_slice(slice(*bounds), size)
+        return Range(start, count, step, step == 1 and start == 0 and count == size)
     picked = range(*slice(*bounds).indices(size))
     count = len(picked)
     if count <= 1:

@@ -26,6 +26,7 @@ import numpy as np
 
 from ferrax._core import Array, Tracer, bind
 from ferrax._src.core import as_array
+from ferrax._src.dims.sizes import surely_below
 from ferrax._src.lax import elementwise as lax
 from ferrax._src.lax.arguments import integers_beside
 from ferrax._src.lax.gather_scatter import bind_gather
@@ -159,7 +160,7 @@ class Plan:
         self.new_axes = tuple(new_axes)
         self.result_shape = tuple(result_shape)
         self.has_arrays = has_arrays
-        large = any(size > _INT32_MAX for size in shape)
+        large = any(surely_below(_INT32_MAX, size) for size in shape)
         self.index_dtype = np.dtype(np.int64 if large else np.int32)
 
     def gather(self, x: Array, indices: Array, mode: str, fill_value, unique, is_sorted) -> Array:

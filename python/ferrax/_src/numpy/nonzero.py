@@ -17,6 +17,7 @@ from ferrax._core import Array
 from ferrax._src.base import dtypes
 from ferrax._src.base.errors import ConcretizationTypeError, TracerIntegerConversionError
 from ferrax._src.core import as_array, concrete_or_error, is_concrete
+from ferrax._src.core.dim_values import size_as
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import elementwise as lax
 from ferrax._src.lax.arguments import canonical_axis
@@ -119,7 +120,7 @@ def _nonzero(a: Array, size: int):
     places = []
     rest = flat
     for axis_size in reversed(a.shape):
-        length = dtype.type(axis_size)
+        length = size_as(axis_size, dtype)
         places.append(lax.rem(rest, length) if a.ndim > 1 else rest)
         rest = lax.div(rest, length) if a.ndim > 1 else rest
     return places[::-1], valid

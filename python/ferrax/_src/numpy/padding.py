@@ -13,6 +13,7 @@ import numpy as np
 from ferrax._core import ufuncs
 from ferrax._src.core import Array, concrete_or_error
 from ferrax._src.core.typing import ArrayLike
+from ferrax._src.dims import is_symbolic_dim
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import reductions
 from ferrax._src.numpy.array_creation import linspace
@@ -75,6 +76,8 @@ def _pairs(nvals, rank, name, convert_leaf=None):
 
 def _width(x):
     x = concrete_or_error(None, x, "pad_width argument of jnp.pad")
+    if is_symbolic_dim(x):
+        return x
     if int(x) != x:
         raise TypeError(f"`pad_width` must be of integral type, got {x}")
     return int(x)

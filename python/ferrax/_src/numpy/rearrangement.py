@@ -14,6 +14,7 @@ import numpy as np
 
 from ferrax._src.core import Array, as_array, concrete_or_error, is_concrete
 from ferrax._src.core.typing import ArrayLike, Axis
+from ferrax._src.dims.sizes import as_dim
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.out_sharding import with_out_sharding
 from ferrax._src.numpy.places import counted_up_to
@@ -44,9 +45,9 @@ def tile(A: ArrayLike, reps: Any) -> Array:
     """
     A = ensure_array(A, "tile")
     try:
-        reps = (operator.index(reps),)
+        reps = (as_dim(reps),)
     except TypeError:
-        reps = tuple(operator.index(r) for r in reps)
+        reps = tuple(as_dim(r) for r in reps)
     rank = max(len(reps), A.ndim)
     reps = (1,) * (rank - len(reps)) + reps
     dims = (1,) * (rank - A.ndim) + tuple(A.shape)

@@ -17,6 +17,7 @@ from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core import Array, as_array, is_concrete
+from ferrax._src.core.dim_values import size_as
 from ferrax._src.core.typing import ArrayLike, Axis, DTypeLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.ufuncs import isnan
@@ -369,7 +370,7 @@ def _axis_size(a, axis):
 def _count(a, axis, where, dtype, keepdims):
     """Number of elements that a mean divides by: a scalar, or counts of a mask."""
     if where is None:
-        return as_array(np.asarray(_axis_size(a, axis), dtype))
+        return as_array(size_as(_axis_size(a, axis), dtype))
     mask = broadcast_to(ensure_array(where, "mean"), a.shape)
     return sum(convert(convert(mask, np.dtype(np.int32)), dtype), axis, dtype=dtype,
                keepdims=keepdims)
@@ -443,7 +444,7 @@ def average(
     a = ensure_array(a, "average")
     if weights is None:
         result = mean(a, axis=axis, keepdims=keepdims)
-        count = as_array(np.asarray(_axis_size(a, axis), result.dtype))
+        count = as_array(size_as(_axis_size(a, axis), result.dtype))
         return (result, lax.full_like(result, count)) if returned else result
     weights = ensure_array(weights, "average")
     a, weights = promote_dtypes_inexact(a, weights)

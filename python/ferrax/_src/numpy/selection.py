@@ -12,6 +12,7 @@ import numpy as np
 from ferrax._core import Array
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error, is_concrete
+from ferrax._src.core.dim_values import size_as
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import elementwise as lax
 from ferrax._src.lax.arguments import canonical_axis, known_axis
@@ -96,7 +97,7 @@ def choose(
     elif mode == "wrap":
         a = _floor_mod(a, count)
     elif mode == "clip":
-        a = lax.clamp(a.dtype.type(0), a, a.dtype.type(count - 1))
+        a = lax.clamp(a.dtype.type(0), a, size_as(count - 1, a.dtype))
     else:
         raise ValueError(f"choose: mode has to be 'raise', 'wrap' or 'clip', got {mode!r}")
     a, *choices = broadcast_arrays(a, *choices)

@@ -15,6 +15,8 @@ import numpy as np
 from ferrax._core import Array, bind, ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.base.traceback_util import bounded, leave
+from ferrax._src.core.dim_values import size_as
+from ferrax._src.dims.sizes import surely_below
 from ferrax._src.core.op_types import GatherDimensionNumbers, GatherScatterMode
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import elementwise as lax
@@ -143,9 +145,9 @@ _take_jit = jit(_take, static_argnums=(2, 3, 4, 5, 6))
 
 def _floor_mod(x: Array, size: int) -> Array:
     """``x`` modulo a positive size, in ``[0, size)``."""
-    if size > dtypes.iinfo(x.dtype).max:
+    if surely_below(dtypes.iinfo(x.dtype).max, size):
         x = lax._convert_element_type(x, _INT32)
-    size = x.dtype.type(size)
+    size = size_as(size, x.dtype)
     remainder = lax.rem(x, size)
     if x.dtype.kind == "u":
         return remainder
@@ -359,7 +361,7 @@ def put(
         if mode is None and ind.dtype.kind == "i":
             ind = wrap_negative(ind, size, _INT32)
         limit = min(size - 1, dtypes.iinfo(ind.dtype).max)
-        ind = lax.clamp(ind.dtype.type(0), ind, ind.dtype.type(limit))
+        ind = lax.clamp(ind.dtype.type(0), ind, size_as(limit, ind.dtype))
     elif mode == "wrap":
         ind = _floor_mod(ind, size)
     elif mode == "raise":

@@ -19,6 +19,7 @@ from ferrax._src.base.extended_dtypes import PRNG_IMPLS
 from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike, DTypeLike
+from ferrax._src.dims.sizes import as_dim, surely_negative
 from ferrax._src.numpy import api as jnp
 from ferrax._src.random.key_primitives import (
     key_type,
@@ -163,7 +164,7 @@ def canonicalize_shape(shape, context="") -> tuple[int, ...]:
     except TypeError:  # of no axes
         extents = (shape,)
     try:
-        result = tuple(operator.index(extent) for extent in extents)
+        result = tuple(as_dim(extent) for extent in extents)
     except TypeError as error:
         if any(isinstance(extent, core.Tracer) for extent in extents):
             raise  # the tracer's own error says what to do
@@ -171,7 +172,7 @@ def canonicalize_shape(shape, context="") -> tuple[int, ...]:
         raise TypeError(
             f"a shape is a sequence of integers that are known while tracing, got {shape}{where}."
         ) from error
-    if any(extent < 0 for extent in result):
+    if surely_negative(result):
         raise TypeError(f"Shapes cannot have negative extents, got {result}.")
     return result
 

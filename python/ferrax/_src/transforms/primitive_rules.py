@@ -13,6 +13,8 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes, effects, errors
 from ferrax._src.core import named_axes, primitives
+from ferrax._src.dims.sizes import is_constant_shape
+from ferrax._src.dims.solving import substitute
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.transforms import ad
 from ferrax._src.transforms.ad import UndefinedPrimal, Zero
@@ -325,3 +327,17 @@ def _trace(flat, primitive, types, what):
                 "operands of the primitive, not as parameters."
             )
     return program.bind_constants(captured) if captured else program
+
+
+def specialised(params, values):
+    """Parameters with values, sizes or symbolic dimensions, in place of dimension variables."""
+    return {name: _substituted(param, values) for name, param in params.items()}
+
+
+def _substituted(param, values):
+    if isinstance(param, (tuple, list)) and not hasattr(param, "_fields"):
+        return type(param)(_substituted(item, values) for item in param)
+    if isinstance(param, core.ShapedArray) and not is_constant_shape(param.shape):
+        shape = tuple(substitute(size, values) for size in param.shape)
+        return param.update(shape=shape)
+    return substitute(param, values)

@@ -24,6 +24,8 @@ from ferrax._src import core
 from ferrax._src.base import config, dtypes, errors
 from ferrax._src.core import api_util, float0
 from ferrax._src.core.primitives import bind_over_programs
+from ferrax._src.dims import is_symbolic_dim
+from ferrax._src.dims.sizes import max_dim, surely_below
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.control_flow import common
 from ferrax._src.lax.control_flow.scan import scan
@@ -327,9 +329,9 @@ def fori_loop(
     dtype = _index_dtype(lower, upper)
     max_steps = _bound("max_steps", max_steps, 0)
     known = _known_bounds(lower, upper)
-    length = None if known is None else max(known[1] - known[0], 0)
+    length = None if known is None else max_dim(known[1] - known[0], 0)
     checkpoints = _bound("checkpoints", checkpoints, 2 if max_steps is None and length is None else 1)
-    if length is not None and max_steps is not None and length > max_steps:
+    if length is not None and max_steps is not None and surely_below(max_steps, length):
         raise ValueError(
             f"fori_loop from {known[0]} to {known[1]} makes {length} steps, more than "
             f"max_steps={max_steps}"
@@ -367,7 +369,7 @@ def _known_bounds(lower, upper):
     if any(bound is None for bound in known):
         return None
     try:
-        return int(known[0]), int(known[1])
+        return tuple([bound if is_symbolic_dim(bound) else int(bound) for bound in known])
     except TypeError:
         return None
 
