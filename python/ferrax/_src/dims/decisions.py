@@ -18,7 +18,7 @@ from typing import Any
 from ferrax._src.base.errors import InconclusiveDimensionOperation
 from ferrax._src.dims import intervals
 from ferrax._src.dims.expressions import _DimExpr
-from ferrax._src.dims.facts import factor_span, facts_of, form_of, meet, span_facts
+from ferrax._src.dims.facts import facts_of, form_of, meet, span_facts
 from ferrax._src.dims.intervals import ALL, INF, Interval
 from ferrax._src.dims.linear import Contradiction, Form, combine, lower_bound, rounded, tighten
 from ferrax._src.dims.terms import ONE, Term
@@ -59,13 +59,20 @@ class Decider:
     # Facts for one question.
 
     def _operand(self, operand: Any) -> Interval:
-        """Bounds of an operand; of a term, a factor alone, those that constraints give."""
+        """Bounds of an operand, or of a factor of a product, which is given as a term."""
         if isinstance(operand, int):
             return operand, operand
-        if isinstance(operand, Term):
-            own = ALL if operand.factor is None or operand.factor.operands else (1, INF)
-            return meet(own, self.spans.get(operand, ALL))
-        return self.bounds(operand)
+        if not isinstance(operand, Term):
+            return self.bounds(operand)
+        factor, span = operand.factor, self.spans.get(operand, ALL)
+        assert factor is not None
+        if not factor.operands:
+            return meet((1, INF), span)
+        if factor.name in ("max", "min"):
+            scope = next(x.scope for x in factor.operands if isinstance(x, _DimExpr))
+            return self.bounds(_DimExpr(((operand, 1),), scope))
+        # Not of the expression: the facts about a quotient have products with itself.
+        return meet(intervals.OPERATIONS[factor.name](*map(self._operand, factor.operands)), span)
 
     def _about(
         self, terms: Iterable[Term], further: bool, strict: bool
@@ -96,10 +103,6 @@ class Decider:
         except InconclusiveDimensionOperation:
             return ALL
 
-    def _is_plain(self, dim: _DimExpr) -> bool:
-        """Whether only intervals of terms are known of it."""
-        return not self.facts and all(not factor.operands for term, _ in dim.terms for factor, _ in term.factors)
-
     def _is_linear(self, dim: _DimExpr) -> bool:
         """Whether it is a sum of variables of which nothing is known."""
         return not self.facts and all(
@@ -119,29 +122,22 @@ class Decider:
         return known
 
     def _find_bounds(self, dim: _DimExpr) -> Interval:
-        if self._is_plain(dim):
-            return self._interval_bounds(dim)
         form = form_of(dim)
         facts, spans = self._about(form, False, True)
-        try:
-            tighten(facts, spans)
-            facts += span_facts(spans)
-            return (
-                _lower_replaced(form, facts, MAX_REPLACED),
-                -_lower_replaced(combine(form, -1, {}, 0), facts, MAX_REPLACED),
-            )
-        except Contradiction:
-            # Constraints that no sizes satisfy, which was not noticed before: everything holds.
-            return self._interval_bounds(dim)
-
-    def _interval_bounds(self, dim: _DimExpr) -> Interval:
-        """The sum of the intervals of the terms."""
+        apart = dict(spans)
+        if facts:
+            try:
+                tighten(facts, spans)
+                facts += span_facts(spans)
+                return (
+                    _lower_replaced(form, facts, MAX_REPLACED),
+                    -_lower_replaced(combine(form, -1, {}, 0), facts, MAX_REPLACED),
+                )
+            except Contradiction:  # Constraints that no sizes satisfy, which was not noticed before.
+                pass
         total: Interval = (0, 0)
         for term, count in dim.terms:
-            span = intervals.product(
-                intervals.power(factor_span(factor, self._operand), power) for factor, power in term.factors
-            )
-            total = intervals.plus(total, intervals.scale(span, count))
+            total = intervals.plus(total, intervals.scale(apart.get(term, (1, 1)), count))
         return total
 
     # Signs.

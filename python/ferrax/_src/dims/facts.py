@@ -13,11 +13,11 @@ from typing import Any
 
 from ferrax._src.base.errors import InconclusiveDimensionOperation
 from ferrax._src.dims import intervals
-from ferrax._src.dims.intervals import ALL, INF, Interval
+from ferrax._src.dims.intervals import INF, Interval
 from ferrax._src.dims.linear import Form, combine, multiply
 from ferrax._src.dims.terms import ONE, Factor, Term
 
-# The bounds of an operand, an int or an expression; of a term those that constraints give.
+# The bounds of an operand, an int or an expression, or of a factor of a product, as a term.
 Bounds = Callable[[Any], Interval]
 
 
@@ -41,7 +41,7 @@ def facts_of(term: Term, bounds: Bounds, further: bool, strict: bool) -> tuple[I
     own: Form = {term: 1}
     left, right = factor.operands
     x, y = form_of(left), form_of(right)
-    span = factor_span(factor, bounds)
+    span = intervals.OPERATIONS[factor.name](*map(bounds, factor.operands))
     if factor.name == "max":
         return span, [combine(own, 1, x, -1), combine(own, 1, y, -1)]
     if factor.name == "min":
@@ -67,16 +67,8 @@ def facts_of(term: Term, bounds: Bounds, further: bool, strict: bool) -> tuple[I
     return span, facts
 
 
-def factor_span(factor: Factor, bounds: Bounds) -> Interval:
-    """The interval of a factor, from those of its operands and what constraints say of itself."""
-    own = bounds(Term.of(factor))
-    if not factor.operands:
-        return own
-    return meet(own, intervals.OPERATIONS[factor.name](*map(bounds, factor.operands)))
-
-
 def _product_facts(term: Term, bounds: Bounds, further: bool) -> tuple[Interval, list[Form]]:
-    spans = {factor: factor_span(factor, bounds) for factor, _ in term.factors}
+    spans = {factor: bounds(Term.of(factor)) for factor, _ in term.factors}
     span = intervals.product(intervals.power(spans[factor], power) for factor, power in term.factors)
     facts: list[Form] = []
     for factor in spans if further else ():
@@ -106,6 +98,3 @@ def span_facts(spans: dict[Term, Interval]) -> list[Form]:
         if high < INF:
             facts.append(combine({ONE: int(high)}, 1, {term: 1}, -1))
     return facts
-
-
-__all__ = ["ALL", "Bounds", "facts_of", "factor_span", "form_of", "meet", "span_facts"]
