@@ -13,7 +13,6 @@ from ferrax._src.core import (
     ensure_compile_time_eval,
     trace_state_clean,
 )
-from ferrax._src.core.avals import max_dim, min_dim
 from ferrax._src.core.jaxpr import (
     ClosedJaxpr,
     DropVar,
@@ -29,6 +28,7 @@ from ferrax._src.core.jaxpr import (
     subjaxprs,
 )
 from ferrax._src.core.primitives import Primitive
+from ferrax._src.dims.sizes import max_dim, min_dim
 from ferrax._src.interop import core_functions as _core_functions
 from ferrax._src.interop.value_classes import pytype_aval_mappings as _pytype_aval_mappings
 from ferrax._src.tracing.traces import Trace, eval_context

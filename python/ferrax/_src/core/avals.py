@@ -536,25 +536,3 @@ def unmapped_aval(size: int, axis: Any, aval: Any, explicit_mesh_axis: Any = Non
             f"unmapped_aval: axes of batches are over no mesh, got {explicit_mesh_axis=!r}"
         )
     return aval.inc_rank(size, axis)
-
-
-def max_dim(d1: int, d2: int) -> int:
-    """The larger of two sizes.
-
-    Args: d1, d2: ints.
-
-    >>> ferrax.core.max_dim(2, 3)
-    3
-    """
-    return max(d1, d2)
-
-
-def min_dim(d1: int, d2: int) -> int:
-    """The smaller of two sizes.
-
-    Args: d1, d2: ints.
-
-    >>> ferrax.core.min_dim(2, 3)
-    2
-    """
-    return min(d1, d2)

@@ -11,6 +11,7 @@ from typing import Any
 from ferrax import _core
 from ferrax._src.base import dtypes
 from ferrax._src.dims.expressions import DimExpr, set_as_value
+from ferrax._src.dims.sizes import max_dim
 
 
 def dim_as_value(dim: DimExpr) -> Any:
@@ -19,9 +20,8 @@ def dim_as_value(dim: DimExpr) -> Any:
             f"the symbolic dimension '{dim}' is used as an array outside of a function that is traced: only there its "
             "value can be computed with."
         )
-    positive = {term: count for term, count in dim.terms if count > 0}
-    negative = {term: -count for term, count in dim.terms if count < 0}
-    plus, minus = (DimExpr.from_terms(terms, dim.scope) for terms in (positive, negative))
+    # A size of the native core is not negative.
+    plus, minus = max_dim(dim, 0), max_dim(-dim, 0)
     return _core.bind("dim_as_value", (), {"dim": plus, "minus": minus, "dtype": dtypes.default_int_dtype()})
 
 

@@ -11,9 +11,11 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from ferrax._src.core import ShapedArray
+from ferrax._src.core import ShapedArray, api_util
+from ferrax._src.dims import is_symbolic_dim
 from ferrax._src.dims.scope import SymbolicScope
 from ferrax._src.dims.solving import Solver
+from ferrax._src.tree import tree_util
 
 # Programs for as many sizes are kept of one function.
 KEPT = 64
@@ -32,6 +34,24 @@ def aval_of(ty: Any, scope: SymbolicScope | None) -> ShapedArray:
     """The type that the native core describes, with dimensions of a scope where it has texts."""
     shape, *rest = ty
     return ShapedArray(tuple(scope._of_native(size) if isinstance(size, str) else size for size in shape), *rest)
+
+
+def check_one_scope(fun: Any, args: tuple, kwargs: dict) -> None:
+    """Errors: ValueError for arguments of a function with dimensions of several scopes."""
+    first = None
+    for path, leaf in tree_util.tree_leaves_with_path((args, kwargs)):
+        where = ("args", "kwargs")[path[0].idx] + tree_util.keystr(path[1:])
+        for size in getattr(leaf, "shape", ()):
+            if not is_symbolic_dim(size):
+                continue
+            if first is None:
+                first = where, size.scope
+            elif first[1] is not size.scope:
+                raise ValueError(
+                    f"Invalid mixing of symbolic scopes when exporting {api_util.fun_name(fun)}.\n"
+                    f"Expected current (from {first[0]}) scope {first[1]}\nand found for '{size}' ({where}) scope "
+                    f"{size.scope}\nMake the shapes of all arguments with one scope: `symbolic_shape(..., scope=...)`."
+                )
 
 
 class SizesOfCalls:

@@ -15,6 +15,7 @@ from ferrax._src.core.placement import device_put
 from ferrax._src.core.placements import placed_like
 from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
+from ferrax._src.dims.sizes import is_constant_shape
 from ferrax._src.lax.arguments import (
     canonical_shape as _canonical_shape,
     known_axis,
@@ -58,7 +59,7 @@ def full(shape: Shape, fill_value: Any, dtype: DTypeLike | None = None, *, shard
         value = _literal(value, dtype)
         if value is None:
             value = _convert_element_type(fill_value, dtype, False)
-    if shape and min(shape) >= 0:  # nothing is left that `broadcast_in_dim` would check
+    if shape and is_constant_shape(shape) and min(shape) >= 0:  # nothing is left that `broadcast_in_dim` would check
         result = bind("broadcast_in_dim", (value,), {"shape": shape, "broadcast_dimensions": ()})
     else:
         result = broadcast_in_dim(value, shape, ())

@@ -12,6 +12,7 @@ import numpy as np
 
 from ferrax._core import Array, bind
 from ferrax._src.base import dtypes
+from ferrax._src.dims.sizes import min_dim
 from ferrax._src.lax.arguments import describe, int_tuple, operand as _operand
 from ferrax._src.lax.elementwise import conj
 from ferrax._src.lax.shape import transpose
@@ -160,7 +161,7 @@ def svd(
     x = _operand(x, "svd")
     _check_rank("svd", x)
     _check_dtype("svd", x)
-    smaller = min(x.shape[-2:])
+    smaller = min_dim(*x.shape[-2:])
     if full_matrices and subset_by_index is not None and int_tuple(subset_by_index) != (0, smaller):
         raise ValueError(
             f"svd: full_matrices and subset_by_index={subset_by_index!r} cannot both be set;"

@@ -229,6 +229,11 @@ def reshape(
             )
     if dimensions is None and sizes == operand.shape:
         return operand
+    if not is_constant_shape((*sizes, *operand.shape)) and math.prod(sizes) != math.prod(operand.shape):
+        raise TypeError(
+            f"cannot reshape array of shape {tuple(operand.shape)} (size {math.prod(operand.shape)}) into shape {sizes} "
+            f"(size {math.prod(sizes)}): these are not known to be equal"
+        )
     return bind("reshape", (operand,), {"new_sizes": sizes, "dimensions": dimensions})
 
 

@@ -17,6 +17,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.base.config import numpy_dtype_promotion
 from ferrax._src.core import Array, as_array, concrete_or_error
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
+from ferrax._src.dims.sizes import surely_negative
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.array_creation import _place, arange, linspace
 from ferrax._src.numpy.joining import stack
@@ -72,7 +73,7 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: DTypeLike | None = None, *, de
     """
     dtype = dtypes.default_float_dtype() if dtype is None else user_dtype(dtype, "eye")
     shape = canonical_shape((N, N if M is None else M))
-    if min(shape) < 0:
+    if surely_negative(shape):
         raise ValueError(f"eye: N and M cannot be negative, got {N} and {M}")
     if isinstance(k, (int, np.integer)):
         # Diagonals beyond the matrix are as empty as the first one there.
@@ -106,7 +107,7 @@ def tri(N: Any, M: Any = None, k: Any = 0, dtype: DTypeLike | None = None) -> Ar
     """
     dtype = np.dtype(np.float32) if dtype is None else user_dtype(dtype, "tri")
     shape = canonical_shape((N, N if M is None else M))
-    if min(shape) < 0:
+    if surely_negative(shape):
         raise ValueError(f"tri: N and M cannot be negative, got {N} and {M}")
     mask = _band(shape, k, lax.ge)
     return mask if dtype == np.bool_ else lax.convert_element_type(mask, dtype)

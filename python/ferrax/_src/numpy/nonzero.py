@@ -6,6 +6,7 @@ need ``size``, and the result is cut or filled to it.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from ferrax._src.base.errors import ConcretizationTypeError, TracerIntegerConver
 from ferrax._src.core import as_array, concrete_or_error, is_concrete
 from ferrax._src.core.dim_values import size_as
 from ferrax._src.core.typing import ArrayLike
+from ferrax._src.dims.sizes import min_dim
 from ferrax._src.lax import elementwise as lax
 from ferrax._src.lax.arguments import canonical_axis
 from ferrax._src.lax.creation import full, iota
@@ -276,7 +278,7 @@ def fill_diagonal(a: ArrayLike, val: Any, wrap: bool = False, *, inplace: bool =
         raise ValueError(f"fill_diagonal: expected at least two axes, got shape {tuple(a.shape)}")
     if a.ndim > 2 and len(set(a.shape)) != 1:
         raise ValueError(f"fill_diagonal: more than two axes need one size, got shape {tuple(a.shape)}")
-    length = min(a.shape)
+    length = functools.reduce(min_dim, a.shape)
     given = math.prod(val.shape)
     if length == 0 or given == 0:
         return a

@@ -18,6 +18,7 @@ from ferrax._src.base.errors import user_stacklevel
 from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core import Array, as_array, concrete_or_error, is_concrete
 from ferrax._src.core.typing import ArrayLike, Axis, Shape
+from ferrax._src.dims.sizes import divide_shape_sizes, is_constant_shape
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.out_sharding import with_out_sharding
 from ferrax._src.numpy.array_creation import asarray
@@ -164,6 +165,8 @@ def _resolve_shape(a, newshape):
     if unknown:
         i = sizes.index(-1)
         known = math.prod(sizes[:i]) * math.prod(sizes[i + 1:])
+        if not is_constant_shape((*sizes, *a.shape)):
+            return (*sizes[:i], -divide_shape_sizes(a.shape, sizes), *sizes[i + 1:])
         if known == 0 or a.size % known:
             raise TypeError(
                 f"cannot reshape array of shape {tuple(a.shape)} (size {a.size}) into shape"
