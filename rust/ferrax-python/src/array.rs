@@ -336,9 +336,9 @@ impl Array {
 
     fn __len__(&self) -> PyResult<usize> {
         let shape = self.shape();
-        let first = shape.first().ok_or_else(|| {
-            PyTypeError::new_err("len() of unsized object: a 0-d array has no length")
-        })?;
+        let first = shape
+            .first()
+            .ok_or_else(|| PyTypeError::new_err("len() of unsized object: a 0-d array has no length"))?;
         first.as_const().ok_or_else(|| {
             PyTypeError::new_err(format!(
                 "the symbolic dimension '{first}' has no value as an integer: use x.shape[0] in place of len(x)"

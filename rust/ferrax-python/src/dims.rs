@@ -84,7 +84,9 @@ pub fn shape(value: &Bound<'_, PyAny>) -> PyResult<Shape> {
 pub fn to_python(py: Python<'_>, dim: &Dim, scope: Option<&Py<PyAny>>) -> PyResult<Py<PyAny>> {
     match (dim, scope) {
         (Dim::Const(size), _) => Ok(size.into_pyobject(py)?.into_any().unbind()),
-        (Dim::Symbolic(_), Some(scope)) => scope.call_method1(py, intern!(py, "_of_native"), (dim.to_string(),)),
+        (Dim::Symbolic(_), Some(scope)) => {
+            scope.call_method1(py, intern!(py, "_of_native"), (dim.to_string(),))
+        }
         (Dim::Symbolic(_), None) => Ok(dim.to_string().into_pyobject(py)?.into_any().unbind()),
     }
 }

@@ -9,9 +9,9 @@ use ferrax_transform::specialise;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyModule};
 
-use crate::{dims, eager};
 use crate::errors::IntoPyResult;
 use crate::program::{PyProgram, operands};
+use crate::{dims, eager};
 
 #[pymethods]
 impl PyProgram {
@@ -32,8 +32,10 @@ impl PyProgram {
     /// ValueError where an op cannot have them.
     fn specialise(&self, py: Python<'_>, values: HashMap<String, Bound<'_, PyAny>>) -> PyResult<PyProgram> {
         let _scope = dims::within(py);
-        let values: HashMap<String, Dim> =
-            values.iter().map(|(name, value)| Ok((name.clone(), dims::dim(value)?))).collect::<PyResult<_>>()?;
+        let values: HashMap<String, Dim> = values
+            .iter()
+            .map(|(name, value)| Ok((name.clone(), dims::dim(value)?)))
+            .collect::<PyResult<_>>()?;
         let program = &self.program;
         let made = py.detach(|| specialise::specialise(program, &|name| values.get(name).cloned()));
         Ok(PyProgram::new(Arc::new(made.py(py)?)))

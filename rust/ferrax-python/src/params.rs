@@ -7,9 +7,9 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
-use crate::{dims, dtypes};
 use crate::errors::IntoPyResult;
 use crate::program::PyProgram;
+use crate::{dims, dtypes};
 
 /// A rule or policy of the user's, as Python hands it back.
 #[pyclass(frozen, module = "ferrax", name = "Rule")]

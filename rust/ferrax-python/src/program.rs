@@ -17,7 +17,9 @@ use crate::convert::{self, Operand};
 use crate::drops::Referred;
 use crate::errors::IntoPyResult;
 use crate::trace::{self, FrameKind};
-use crate::{checks, devices, dims, dtypes, eager, key_reuse, nans, params, persistent, placement, primitive};
+use crate::{
+    checks, devices, dims, dtypes, eager, key_reuse, nans, params, persistent, placement, primitive,
+};
 
 /// What an equation takes in memory in an executable, about.
 const EQUATION_BYTES: usize = 2 << 10;
@@ -240,7 +242,8 @@ pub fn array_type(object: &Bound<'_, PyAny>) -> PyResult<ArrayType> {
         4 => Varying::of(object.get_item(3)?.extract::<Vec<String>>()?.into_iter().map(Arc::from)),
         _ => Varying::NONE,
     };
-    let (shape, dtype, weak): (Bound<'_, PyAny>, Bound<'_, PyAny>, bool) = object.get_slice(0, 3).extract()?;
+    let (shape, dtype, weak): (Bound<'_, PyAny>, Bound<'_, PyAny>, bool) =
+        object.get_slice(0, 3).extract()?;
     let (shape, dtype) = (dims::shape(&shape)?, dtypes::from_python(&dtype)?);
     Ok(ArrayType::new(shape, dtype).with_weak(weak).with_varying(varying))
 }
@@ -251,11 +254,7 @@ pub fn type_tuple<'py>(py: Python<'py>, ty: &Type) -> PyResult<Bound<'py, PyTupl
 }
 
 /// The same with dimensions of this scope; without one symbolic ones are text.
-fn scoped_type<'py>(
-    py: Python<'py>,
-    ty: &Type,
-    scope: Option<&Py<PyAny>>,
-) -> PyResult<Bound<'py, PyTuple>> {
+fn scoped_type<'py>(py: Python<'py>, ty: &Type, scope: Option<&Py<PyAny>>) -> PyResult<Bound<'py, PyTuple>> {
     let array = ty.as_array().ok_or_else(|| PyValueError::new_err(format!("{ty} is not an array type")))?;
     let shape = dims::shape_tuple(py, &array.shape, scope)?;
     let dtype = dtypes::to_numpy(py, array.dtype)?;
@@ -365,8 +364,12 @@ impl PyProgram {
         let inputs: Vec<u32> = self.program.inputs.iter().map(|var| var.0).collect();
         let outputs: Vec<Py<PyAny>> =
             self.program.outputs.iter().map(|atom| show_atom(py, atom)).collect::<PyResult<_>>()?;
-        let types: Vec<_> =
-            self.program.types.iter().map(|ty| scoped_type(py, ty, self.scope(py).as_ref())).collect::<PyResult<_>>()?;
+        let types: Vec<_> = self
+            .program
+            .types
+            .iter()
+            .map(|ty| scoped_type(py, ty, self.scope(py).as_ref()))
+            .collect::<PyResult<_>>()?;
         (inputs, outputs, types).into_pyobject(py)
     }
 

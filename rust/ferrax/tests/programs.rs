@@ -199,8 +199,10 @@ fn symbolic_dimensions() {
             .run(&[Array::from_vec(input.clone(), [b, 2 * n]).unwrap()])
             .unwrap();
         let factor = (2 * n) as f32 - b as f32;
-        let expected: Vec<f32> =
-            (0..b).flat_map(|row| (0..n).map(move |column| (row, column))).map(|(row, column)| input[row * 2 * n + column] * factor).collect();
+        let expected: Vec<f32> = (0..b)
+            .flat_map(|row| (0..n).map(move |column| (row, column)))
+            .map(|(row, column)| input[row * 2 * n + column] * factor)
+            .collect();
         assert_eq!(outputs[0].to_vec::<f32>().unwrap(), expected);
     }
     // A part of the sizes leaves the others.

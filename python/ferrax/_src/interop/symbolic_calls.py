@@ -1,8 +1,8 @@
 """Calls of exported programs with symbolic dimensions.
 
-In: a program over symbolic dimensions, and the shapes of the arguments of a call. Out: the program for those shapes. They
-may be symbolic themselves, in the scope of a function that is being traced. The programs of the last sizes are kept, so
-that a call with known sizes costs the solving of a few equations.
+In: a program over symbolic dimensions, and the shapes of the arguments of a call. Out: the program for those
+shapes. They may be symbolic themselves, in the scope of a function that is being traced. The programs of the
+last sizes are kept, so that a call with known sizes costs the solving of a few equations.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def scope_of(types: Sequence[Any]) -> SymbolicScope:
 def aval_of(ty: Any, scope: SymbolicScope | None) -> ShapedArray:
     """The type that the native core describes, with dimensions of a scope where it has texts."""
     shape, *rest = ty
-    return ShapedArray(tuple(scope._of_native(size) if isinstance(size, str) else size for size in shape), *rest)
+    if scope is not None:
+        shape = tuple(scope._of_native(size) if isinstance(size, str) else size for size in shape)
+    return ShapedArray(shape, *rest)
 
 
 def check_one_scope(fun: Any, args: tuple, kwargs: dict) -> None:

@@ -14,7 +14,13 @@ from typing import Any
 from ferrax._core import Array, bind
 from ferrax._src.core.explicit_types import retyped, typed
 from ferrax._src.core.typing import ArrayLike, Shape
-from ferrax._src.dims.sizes import as_dim, is_constant_dim, is_constant_shape, surely_below, surely_negative
+from ferrax._src.dims.sizes import (
+    as_dim,
+    is_constant_dim,
+    is_constant_shape,
+    surely_below,
+    surely_negative,
+)
 from ferrax._src.lax.arguments import (
     canonical_axis as _canonical_axis,
     canonical_shape as _canonical_shape,
@@ -231,8 +237,8 @@ def reshape(
         return operand
     if not is_constant_shape((*sizes, *operand.shape)) and math.prod(sizes) != math.prod(operand.shape):
         raise TypeError(
-            f"cannot reshape array of shape {tuple(operand.shape)} (size {math.prod(operand.shape)}) into shape {sizes} "
-            f"(size {math.prod(sizes)}): these are not known to be equal"
+            f"cannot reshape array of shape {tuple(operand.shape)} (size {math.prod(operand.shape)}) into shape "
+            f"{sizes} (size {math.prod(sizes)}): these are not known to be equal"
         )
     return bind("reshape", (operand,), {"new_sizes": sizes, "dimensions": dimensions})
 
@@ -397,7 +403,7 @@ def pad(
 
 
 def _pad_symbolic(operand: Array, padding_value: Array, config) -> Array:
-    """`pad` by symbolic widths, which become arrays of the value beside the operand, or cut it where they are negative."""
+    """`pad` by symbolic widths: arrays of the value beside the operand, or a slice of it where they are negative."""
     known = tuple(
         [(*(w if is_constant_dim(w) else 0 for w in widths), interior) for *widths, interior in config]
     )

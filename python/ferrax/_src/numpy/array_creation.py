@@ -19,15 +19,15 @@ from ferrax._src.base import config, dtypes
 from ferrax._src.base.errors import user_stacklevel
 from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core import Array, Tracer, as_array, concrete_or_error, transfers
-from ferrax._src.core.dim_values import size_as
 from ferrax._src.core.dlpack import from_dlpack as import_dlpack
 from ferrax._src.core.explicit_types import laid_out
 from ferrax._src.core.placement import check_moves, device_put
 from ferrax._src.core.placements import UNPLACED, placement
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
-from ferrax._src.dims.sizes import definitely_equal, is_constant_shape, is_dim, max_dim, surely_below
+from ferrax._src.dims.sizes import is_constant_shape, is_dim
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.out_sharding import with_out_sharding
+from ferrax._src.numpy.ranges import length_of, symbolic_range
 from ferrax._src.numpy.util import (
     PYTHON_SCALARS,
     broadcast_to,
@@ -607,10 +607,10 @@ def arange(
     else:
         first = False
     if first and step is None:
-        return _place(lax.iota(result, _length(0, stop, 1)), device, out_sharding)
+        return _place(lax.iota(result, length_of(0, stop, 1)), device, out_sharding)
     if not is_constant_shape(x for x in (start, stop, step) if is_dim(x)):
-        return _place(_symbolic_range(start, stop, 1 if step is None else step, result), device, out_sharding)
-    length = _length(start, stop, 1 if step is None else step)
+        return _place(symbolic_range(start, stop, 1 if step is None else step, result), device, out_sharding)
+    length = length_of(start, stop, 1 if step is None else step)
     out = lax.iota(result, length)
     if dtypes.issubdtype(result, np.bool_) or length == 0:
         return _place(out, device, out_sharding)
@@ -624,28 +624,6 @@ def arange(
 def _concrete_scalar(x, name):
     value = concrete_or_error(None, x, f"The shape of jnp.arange's result depends on its argument '{name}'.")
     return value.item() if isinstance(value, (Array, np.ndarray, np.generic)) else value
-
-
-def _symbolic_range(start, stop, step, dtype) -> Array:
-    """A range some of whose bounds are symbolic dimensions, or that has so many steps."""
-    if not all(map(is_dim, (start, stop, step))):
-        raise ValueError(
-            f"jnp.arange: beside symbolic dimensions there can be integers alone, got {start}, {stop} and {step}"
-        )
-    out = lax.iota(dtype, _length(start, stop, step))
-    if not definitely_equal(step, 1):
-        out = lax.mul(out, as_array(size_as(step, dtype)))
-    return out if definitely_equal(start, 0) else lax.add(out, as_array(size_as(start, dtype)))
-
-
-def _length(start, stop, step) -> int:
-    if all(map(is_dim, (start, stop, step))) and not is_constant_shape((start, stop, step)):
-        if surely_below(step, 0):
-            start, stop, step = stop, start, -step
-        return max_dim(stop - start + step - 1, 0) // step
-    if all(isinstance(x, int) for x in (start, stop, step)):
-        return max(0, -((start - stop) // step))
-    return max(0, math.ceil((stop - start) / step))
 
 
 @overload

@@ -16,9 +16,9 @@ from ferrax._core import Array, bind, ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core.dim_values import size_as
-from ferrax._src.dims.sizes import surely_below
 from ferrax._src.core.op_types import GatherDimensionNumbers, GatherScatterMode
 from ferrax._src.core.typing import ArrayLike
+from ferrax._src.dims.sizes import surely_below
 from ferrax._src.lax import elementwise as lax
 from ferrax._src.lax.arguments import canonical_axis, hashable_axis
 from ferrax._src.lax.creation import broadcasted_iota, full, full_like

@@ -6,7 +6,6 @@ key is a uint32 array whose last axis holds the words of one key; samplers accep
 
 from __future__ import annotations
 
-import operator
 import warnings
 from typing import Any
 

@@ -208,7 +208,8 @@ fn dim(text: &str) -> Result<Dim> {
     if text.len() > MAX_DIM_TEXT {
         return Err(parse_error!("a dimension is longer than {MAX_DIM_TEXT} characters"));
     }
-    let of_function = |at: usize| ["floordiv", "mod", "max", "min"].iter().any(|name| text[..at].ends_with(name));
+    let of_function =
+        |at: usize| ["floordiv", "mod", "max", "min"].iter().any(|name| text[..at].ends_with(name));
     if text.match_indices('(').any(|(at, _)| !of_function(at)) {
         return Err(parse_error!("the dimension '{text}' is not in normal form"));
     }
