@@ -82,8 +82,8 @@ def needed_operand(value: Any, operation: str) -> int | _DimExpr:
     except TypeError:
         pass
     raise TypeError(
-        f"{operation} of sizes: Only integer scalar arrays can be converted to a scalar index, "
-        f"not this {type(value).__name__}"
+        f"{operation} of sizes: they are integers, integer arrays without axes, or symbolic dimensions, not "
+        f"{type(value).__name__}"
     )
 
 
@@ -243,12 +243,12 @@ class _DimExpr:
         if whole is None:
             if power != int(power):
                 raise ValueError(
-                    f"Symbolic dimension cannot be raised to non-integer powers: '{self}' ** '{power}'"
+                    f"'{self}' ** {power}: what is symbolic cannot be raised to non-integer powers"
                 )
             whole = int(power)
         assert isinstance(whole, int)
         if whole < 0:
-            raise ValueError(f"Symbolic dimension cannot be raised to negative powers: '{self}' ** '{power}'")
+            raise ValueError(f"'{self}' ** {power}: what is symbolic cannot be raised to negative powers")
         result: Any = 1
         square: Any = self
         while whole:
@@ -383,8 +383,8 @@ class _DimExpr:
             if known.variable != factor.name:
                 return known.evaluate(values, maximum, minimum)
             raise UnexpectedDimVar(
-                f"Encountered dimension variable '{factor.name}' that is not appearing in the shapes of "
-                f"the arguments, where there are {sorted(values)}: only sizes of arguments give values."
+                f"Encountered dimension variable '{factor.name}', which no shape of an argument has. Those "
+                f"that have a value are {sorted(values)}."
             )
         left, right = (
             operand if isinstance(operand, int) else operand.evaluate(values, maximum, minimum)

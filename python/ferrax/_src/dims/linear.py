@@ -132,7 +132,8 @@ def lower_bound(form: Form, facts: list[Form]) -> int | float:
 def _connected(terms: list[Term], facts: list[Form]) -> tuple[list[Term], list[Form]]:
     """The terms that facts connect with these, and the facts about them."""
     known = dict.fromkeys(terms)
-    left, used = facts, []
+    left = facts
+    used: list[Form] = []
     while True:
         near = [fact for fact in left if any(term in known for term in fact)]
         if not near:

@@ -30,10 +30,10 @@ class Constraint(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """`count * term` is replaced by `value`, terms with coefficients."""
+    """`multiple * term` is replaced by `value`, terms with coefficients."""
 
     term: Term
-    count: int
+    multiple: int
     value: dict[Term, int]
 
 
@@ -70,7 +70,7 @@ class SymbolicScope:
     def __init__(self, constraints_str: Sequence[str] = ()) -> None:
         if isinstance(constraints_str, str):
             raise ValueError(
-                f"The symbolic constraints should be a sequence of strings, not one: got {constraints_str!r}"
+                f"The symbolic constraints should be several strings in a sequence, not one: {constraints_str!r}"
             )
         self.location = user_location()
         self.constraints: tuple[Constraint, ...] = ()
@@ -89,7 +89,7 @@ class SymbolicScope:
         sign = next((sign for sign in ("==", ">=", "<=") if sign in text), None)
         if sign is None:
             raise ValueError(
-                f"Constraint parsing error: must contain one of '==' or '>=' or '<=', which '{text}' does not."
+                f"Constraint parsing error: '{text}' has none of the signs '==', '>=' and '<='."
             )
         sides = [Parser(side, self).shape() for side in text.split(sign, 1)]
         if any(len(side) != 1 for side in sides):
@@ -113,14 +113,14 @@ class SymbolicScope:
     def _add_rule(self, left: Any, right: Any, text: str) -> None:
         if not isinstance(left, _DimExpr) or len(left.terms) != 1:
             raise ValueError(
-                f"Invalid equality constraint: {text}. The left-hand-side must be of the form "
-                "`term * coefficient`, which the right side replaces."
+                f"Invalid equality constraint: {text}. Its left side is to be one term, with a coefficient "
+                "or without, which the right side replaces."
             )
         ((term, count),) = left.terms
         if term in self.rules:
             raise NotImplementedError(
-                f"Found multiple equality constraints with the same left-hand-side: {term}. Write the "
-                "second one with its sides exchanged."
+                f"Two equality constraints are for {term}: '{text}' and one before. Write this one with its "
+                "sides exchanged."
             )
         # What is in its own replacement is not replaced, but may replace that.
         if not _within(term, right):
@@ -156,13 +156,13 @@ class SymbolicScope:
     def _match(self, term: Term, count: int) -> tuple[Term, Term, int, Rule] | None:
         """The rule for a term or for a part of it: the term, what is left of it, how often, the rule."""
         rule = self.rules.get(term)
-        if rule is not None and count % rule.count == 0:
-            return term, ONE, count // rule.count, rule
+        if rule is not None and count % rule.multiple == 0:
+            return term, ONE, count // rule.multiple, rule
         if len(term.factors) > 1 or (term.factors and term.factors[0][1] > 1):
             for rule in self.rules.values():
-                rest = None if count % rule.count else term.over(rule.term)
+                rest = None if count % rule.multiple else term.over(rule.term)
                 if rest is not None:
-                    return term, rest, count // rule.count, rule
+                    return term, rest, count // rule.multiple, rule
         return None
 
     def _of_native(self, text: str) -> Any:

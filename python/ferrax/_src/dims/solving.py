@@ -29,7 +29,7 @@ class Step(NamedTuple):
 
     equation: Equation
     variable: str | None
-    count: int
+    coefficient: int
 
 
 class Solver:
@@ -69,8 +69,8 @@ class Solver:
             strange = constraint.difference.variables() - known - self._replaced()
             if strange:
                 raise UnexpectedDimVar(
-                    f"Encountered dimension variable '{min(strange)}' in the constraint '{constraint.text}', that "
-                    f"is not appearing in the shapes of the arguments: in these there are {sorted(known)}."
+                    f"Encountered dimension variable '{min(strange)}' in the constraint '{constraint.text}', which "
+                    f"no shape of an argument has: these have {sorted(known)}."
                 )
 
     def _replaced(self) -> set[str]:
@@ -91,9 +91,8 @@ class Solver:
         rest = ", ".join(f"'{dim}' for dimension size {place}" for place, dim in equations)
         raise ValueError(
             f"Cannot solve for values of dimension variables {{{', '.join(map(repr, unknown))}}}. "
-            "We can only solve linear uni-variate constraints."
-            f"{self._specified()} Unprocessed specifications: {rest}. Each variable needs a dimension in "
-            "which it is the only unknown one, as in '2*a + 1'."
+            "They have to be linear in the only variable that no other dimension gives, as '2*a + 1' is."
+            f"{self._specified()} Unprocessed specifications: {rest}."
         )
 
     def _specified(self) -> str:

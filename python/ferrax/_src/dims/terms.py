@@ -33,7 +33,7 @@ class Ordered:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return type(self) is type(other) and self._hash == other._hash and self.key == other.key  # type: ignore[attr-defined]
+        return type(self) is type(other) and self._hash == other._hash and self.key == other.key
 
     def __hash__(self) -> int:
         return self._hash
