@@ -8,11 +8,14 @@ compiled functions, so that one is traced anew where another version is followed
 
 from __future__ import annotations
 
+import functools
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 from ferrax._src.base.flags import states
 
+F = TypeVar("F", bound=Callable[..., Any])
 OLD, NEW = "0.10.2", "0.12.0.1"
 # The versions that can be followed, as what `__version_info__` is, and their array API.
 VERSIONS: dict[str, tuple[int, ...]] = {OLD: (0, 10, 2), NEW: (0, 12, 0, 1)}
@@ -47,6 +50,32 @@ def follow(version: str) -> None:
 def follows(*least: int) -> bool:
     """Whether the version that is followed on this thread is this one or a later one."""
     return VERSIONS[states["jax_version"].value] >= least
+
+
+def several(values: list[Any]) -> Any:
+    """What a function returns that JAX had return a list up to 0.10 and has return a tuple since 0.12."""
+    return tuple(values) if follows(0, 12) else values
+
+
+def renamed(old: str, new: str, *since: int) -> Callable[[F], F]:
+    """A decorator for a function whose argument `old` is `new` in versions since this one, where `old` is unknown."""
+
+    def decorated(function: F) -> F:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if follows(*since):
+                if old in kwargs:
+                    raise TypeError(
+                        f"{function.__name__}() got an unexpected keyword argument {old!r}: it is {new!r} "
+                        f"in JAX {followed()}, which is followed here"
+                    )
+                if new in kwargs:
+                    kwargs[old] = kwargs.pop(new)
+            return function(*args, **kwargs)
+
+        return cast(F, call)
+
+    return decorated
 
 
 def publish() -> None:
