@@ -47,7 +47,7 @@ REMOVED = {
     "set_current_trace subjaxprs take_current_trace trace_ctx traverse_jaxpr_params unmapped_aval "
     "unsafe_am_i_under_a_jit_DO_NOT_USE unsafe_am_i_under_a_vmap_DO_NOT_USE unsafe_get_axis_names_DO_NOT_USE "
     "valid_jaxtype",
-    "jax.experimental": "control_deps cur_qdd shard_alike source_mapper",
+    "jax.experimental": "control_deps cur_qdd shard_alike",
     "jax.experimental.compute_on": "compute_on2",
     "jax.experimental.hijax": "AvalMutableQDD AvalQDD HiPrimitive MutableHiType VJPHiPrimitive",
     "jax.extend.core": "CallPrimitive call_impl",

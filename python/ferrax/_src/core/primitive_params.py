@@ -56,7 +56,7 @@ _IGNORED = frozenset(
     {
         "accuracy", "sharding", "out_sharding", "in_shardings", "out_shardings", "in_layouts",
         "out_layouts", "donated_invars", "ctx_mesh", "keep_unused", "compiler_options_kvs",
-        "linear", "use_magma", "is_stable", "_split_transpose", "input_dtype", "update_jaxpr", "update_consts", "out_trees",
+        "linear", "use_magma", "_split_transpose", "input_dtype", "update_jaxpr", "update_consts", "out_trees",
     }
 )  # fmt: skip
 
@@ -218,6 +218,10 @@ def _shown_fft(op, params, operands, num_outputs):
     return params | {"fft_type": FftType(params["fft_type"])}
 
 
+def _native_top_k(params):
+    return {key: value for key, value in params.items() if key != "is_stable"}
+
+
 def _native_fft(params):
     return params | {"fft_type": int(params["fft_type"])}
 
@@ -338,6 +342,7 @@ NATIVE: dict[str, Callable[[dict], dict]] = {
     "jit": _native_jit,
     "while": _native_while,
     "fft": _native_fft,
+    "top_k": _native_top_k,
     "random_seed": _native_key,
     "random_wrap": _native_key,
     "mul": _native_mul,
