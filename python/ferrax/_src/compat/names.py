@@ -10,6 +10,7 @@ import types
 from typing import Any
 
 from ferrax._src.base import jax_version
+from ferrax._src.interop import one_jaxpr
 
 # By module of JAX: what came after 0.10.2, and what went. Modules themselves are names of what they are in.
 ADDED = {
@@ -62,6 +63,13 @@ REMOVED = {
     "jax.scipy.special": "sph_harm",
 }
 
+# What is another object where 0.12 is followed.
+CHANGED: dict[str, dict[str, Any]] = {
+    path: {"ClosedJaxpr": one_jaxpr.Jaxpr, "Jaxpr": one_jaxpr.Jaxpr}
+    for path in ("jax.core", "jax.extend.core", "jax._src.core")
+}
+
+# By module, what its names were, which are not there or are another object.
 _hidden: dict[str, dict[str, Any]] = {}
 
 
@@ -76,6 +84,10 @@ def hide(module: types.ModuleType, path: str) -> None:
     show(module, path)
     namespace = vars(module)
     _hidden[path] = {name: namespace.pop(name) for name in absent(path) if name in namespace}
+    if jax_version.of_process() == jax_version.NEW:
+        changed = {name: value for name, value in CHANGED.get(path, {}).items() if name in namespace}
+        _hidden[path] |= {name: namespace[name] for name in changed}
+        namespace.update(changed)
 
 
 def show(module: types.ModuleType, path: str) -> None:
