@@ -347,6 +347,18 @@ class ClosedJaxpr:
         return self._jaxpr
 
     @property
+    def constvars(self) -> list[Var]:
+        return self.open.constvars
+
+    @property
+    def invars(self) -> list[Var]:
+        return self.open.invars
+
+    @property
+    def outvars(self) -> list[Any]:
+        return self.open.outvars
+
+    @property
     def eqns(self) -> list[JaxprEqn]:
         return self.open.eqns
 
@@ -383,12 +395,10 @@ class ClosedJaxpr:
 
     def __getattr__(self, name: str) -> Any:
         # What JAX 0.12 has, whose jaxprs have their values.
-        if name in ("invars", "constvars", "outvars", "all_invars", "num_consts", "with_consts") and follows(0, 12):
+        if name in ("all_invars", "num_consts", "with_consts") and follows(0, 12):
             if name == "all_invars":
-                return [*self.open.constvars, *self.open.invars]
-            if name == "num_consts":
-                return len(self.consts)
-            return self._with_consts if name == "with_consts" else getattr(self.open, name)
+                return [*self.constvars, *self.invars]
+            return len(self.consts) if name == "num_consts" else self._with_consts
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def _with_consts(self, consts: Any) -> ClosedJaxpr:
