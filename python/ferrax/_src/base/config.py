@@ -11,6 +11,7 @@ import enum
 import os
 from collections.abc import Iterator
 
+from ferrax._src.base import jax_version
 from ferrax._src.base.flags import (
     THREADS_AT_START,
     Choice,
@@ -19,6 +20,8 @@ from ferrax._src.base.flags import (
     State as State,
     declare,
     declare_context,
+    hide,
+    on_flag_change,
     parse_bool,
     parse_cpu_count,
     parse_device,
@@ -30,6 +33,7 @@ from ferrax._src.base.flags import (
     parts,
     states,
     trace_context as trace_context,
+    visible,
 )
 
 
@@ -91,7 +95,7 @@ def _cache_dir() -> str | None:
     return os.path.join(caches, "ferrax") if os.path.isabs(caches) else None
 
 
-# (name, parser, default, documentation)
+# (name, parser, default, documentation), and of which environment variables, if not those of its name.
 _FLAGS = (
     ("jax_enable_x64", parse_bool, False, "Whether 64-bit dtypes are kept; if not, they become "
      "32-bit ones."),
@@ -196,6 +200,9 @@ _FLAGS = (
     ("jax_tracer_error_num_traceback_frames", parse_int, 5, "Frames shown in tracer errors."),
     ("jax_logging_level", Choice("NOTSET", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
      "NOTSET", "The level of this package's logger."),
+    ("jax_version", jax_version.parse, jax_version.OLD, "The version of JAX that is followed where versions "
+     "differ: '0.10.2' or '0.12.0.1'; the environment variable is FERRAX_JAX_VERSION. See docs/jax_versions.md.",
+     ("FERRAX_JAX_VERSION",)),
     ("jax_export_calling_convention_version", parse_int, 10, "The version export writes."),
     # Settings of JAX's own machinery.
     ("jax2tf_associative_scan_reductions", parse_bool, False, _OF_JAX),
@@ -220,7 +227,27 @@ _FLAGS = (
     ("jax_use_direct_linearize", parse_bool, True, _OF_JAX),
     ("jax_use_magma", Choice("off", "on", "auto"), "auto", _OF_JAX),
     ("jax_xla_backend", parse_string, "", _OF_JAX),
+    # Those of JAX 0.12.
+    ("jax_accurate_erf_inv", parse_bool, False, _OF_JAX),
+    ("jax_custom_jvp3", parse_bool, False, _OF_JAX),
+    ("jax_distributed_verify_secure_credentials", parse_bool, False, _OF_JAX),
+    ("jax_export_deserialize_expired_versions", parse_bool, False, _OF_JAX),
+    ("jax_mosaic_unzip_debug_locations", parse_bool, True, _OF_JAX),
+    ("jax_mtls_ca_file", parse_string, None, _OF_JAX),
+    ("jax_mtls_cert_file", parse_string, None, _OF_JAX),
+    ("jax_mtls_key_file", parse_string, None, _OF_JAX),
+    ("jax_mtls_peer_uri_prefix", parse_string, None, _OF_JAX),
+    ("jax_pallas_auto_assign_collective_ids", parse_string, "no", _OF_JAX),
+    ("jax_pallas_auto_assign_collective_ids_limit", parse_int, 25, _OF_JAX),
+    ("jax_raise_on_ppermute_sort_diff", parse_bool, True, _OF_JAX),
+    ("jax_remat_barrier_no_cotangents", parse_bool, False, _OF_JAX),
+    ("jax_use_cpp_shard_args", parse_bool, False, _OF_JAX),
+    ("jax_use_hlo_logistic_lowering", parse_bool, None, _OF_JAX),
+    ("jax_use_rgv3", parse_bool, True, _OF_JAX),
 )
+# Those that JAX has from 0.12 on, and those that it has no more.
+_SINCE_0_12 = frozenset(flag[0] for flag in _FLAGS[[flag[0] for flag in _FLAGS].index("jax_accurate_erf_inv") :])
+_UNTIL_0_10 = frozenset(("jax_exec_time_optimization_effort", "jax_memory_fitting_effort"))
 
 # The flags that key compiled functions, in the order in which `trace_context()` gives them. The
 # native core relies on the first five places.
@@ -248,6 +275,7 @@ TRACE_CONTEXT = (
     "jax_debug_index",
     "jax_explicit_x64",
     "jax_pallas_enable_debug_checks",
+    "jax_version",
 )
 
 declare_context(TRACE_CONTEXT)
@@ -287,6 +315,16 @@ threefry_partitionable: State
 
 jax2tf_associative_scan_reductions = states["jax2tf_associative_scan_reductions"]
 
+
+
+def _follow(name, value, of_process) -> None:
+    """`config` has the flags of the version of JAX that the process follows."""
+    if name == "jax_version" and of_process:
+        hide(_UNTIL_0_10 if jax_version.VERSIONS[value] >= (0, 12) else _SINCE_0_12)
+        jax_version.publish()
+
+
+on_flag_change(_follow)
 config = Config()
 update = config.update
 transfer_guard_level = states["jax_transfer_guard"]
@@ -322,7 +360,7 @@ def __getattr__(name):
     # `from ferrax._src.base import config; config.jax_enable_x64` reads as `config.config` does.
     if name == "x64_enabled":
         return config.x64_enabled
-    state = states.get(name)
+    state = visible(name)
     if state is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return state.value

@@ -361,10 +361,10 @@ def _help(name, parser, default, doc) -> str:
     """
 
 
-def declare(name, parser, default, doc) -> State:
+def declare(name, parser, default, doc, variables=()) -> State:
     """Makes a flag, whose value at first is the environment's or else `default`."""
-    for prefix in ("FERRAX_", "JAX_"):
-        variable = prefix + name.removeprefix("jax_").upper()
+    own = name.removeprefix("jax_").upper()
+    for variable in variables or (f"FERRAX_{own}", f"JAX_{own}"):
         text = os.environ.get(variable)
         if text is None:
             continue
@@ -408,14 +408,28 @@ def count_added() -> int:
     return len(_of_users)
 
 
+_hidden: frozenset[str] = frozenset()
+
+
+def hide(names: frozenset[str]) -> None:
+    """`config` has all flags but these, until it is said anew."""
+    global _hidden
+    _hidden = names
+
+
+def visible(name: str) -> State | None:
+    """The flag of this name that `config` has."""
+    return None if name in _hidden else states.get(name)
+
+
 def _known(name: str) -> State:
     """The flag of this name. Errors: AttributeError where there is none."""
-    state = states.get(name)
+    state = visible(name)
     if state is not None:
         return state
     import difflib  # what is seldom needed
 
-    near = difflib.get_close_matches(str(name), states, 1)
+    near = difflib.get_close_matches(str(name), [known for known in states if known not in _hidden], 1)
     meant = f"; did you mean {near[0]}?" if near else ""
     raise AttributeError(f"Unrecognized config option: {name}{meant}")
 
@@ -444,7 +458,7 @@ class Config:
     @property
     def values(self) -> dict:
         """All flags' values by name."""
-        return {name: state.value for name, state in states.items()}
+        return {name: state.value for name, state in states.items() if name not in _hidden}
 
     @property
     def x64_enabled(self) -> bool:
@@ -459,7 +473,7 @@ class Config:
         return states["jax_explicit_x64"].value
 
     def __getattr__(self, name):
-        state = states.get(name)
+        state = visible(name)
         if state is None:
             raise AttributeError(f"'Config' object has no attribute {name!r}")
         return state.value
@@ -470,7 +484,7 @@ class Config:
         )
 
     def __dir__(self):
-        return [*super().__dir__(), *states]
+        return [*super().__dir__(), *self.values]
 
     def parse_flags_with_absl(self):
         """Sets flags from `--jax_name=value` (or `--jax_name value`) in the command line.

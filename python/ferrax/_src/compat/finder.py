@@ -15,7 +15,8 @@ import sys
 import types
 from collections.abc import Iterable
 
-from ferrax._src.base import public
+from ferrax._src.base import jax_version, public
+from ferrax._src.compat import names
 from ferrax._src.compat.absences import explain, message
 
 # Prefixes of names of JAX's modules, and of those that answer for them; the first that fits counts.
@@ -24,11 +25,19 @@ _PREFIXES = {
     "jaxlib": "ferrax._src.compat.jaxlib",
     "jax": "ferrax",
 }
-# Whose `jax` and `jaxlib` an import finds that no finder answers: modules that call `install`, and what
-# `importlib.metadata` reads of the two.
-PATH = pathlib.Path(__file__).with_name("path")
+# By version, folders whose `jax` and `jaxlib` an import finds that no finder answers: modules that call
+# `install`, and what `importlib.metadata` reads of the two.
+PATHS = {
+    jax_version.OLD: pathlib.Path(__file__).with_name("path"),
+    jax_version.NEW: pathlib.Path(__file__).with_name("path_0_12"),
+}
 # Modules of ferrax that JAX has not.
 _OWN = ("ferrax._src", "ferrax._core", "ferrax.compat")
+
+
+def folder() -> pathlib.Path:
+    """The folder of `PATHS` for the version that is followed."""
+    return PATHS[jax_version.of_process()]
 
 
 def is_of_jax(name: str) -> bool:
@@ -73,7 +82,7 @@ class Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         if not is_of_jax(name):
             return None
-        own = own_name(name)
+        own = None if names.is_hidden(*name.rpartition(".")[::2]) else own_name(name)
         module = None
         if own is not None:
             try:
@@ -100,7 +109,7 @@ class Finder(importlib.abc.MetaPathFinder):
         """What `importlib.metadata` is to know of JAX, which need not be installed."""
         if context.name not in ("jax", "jaxlib"):
             return ()
-        here = importlib.metadata.DistributionFinder.Context(name=context.name, path=[str(PATH)])
+        here = importlib.metadata.DistributionFinder.Context(name=context.name, path=[str(folder())])
         return importlib.metadata.MetadataPathFinder.find_distributions(here)
 
 

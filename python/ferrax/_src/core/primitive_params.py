@@ -16,7 +16,9 @@ import numpy as np
 from ferrax import _core
 from ferrax._src.base import effects
 from ferrax._src.base.extended_dtypes import REGISTERED, REGISTERED_BY_NAME
-from ferrax._src.core import named_axes
+from ferrax._src.base.jax_version import follows
+from ferrax._src.core import named_axes, scan_params
+from ferrax._src.core.inlining import Inline
 from ferrax._src.core.op_types import (
     ConvDimensionNumbers,
     FftType,
@@ -42,6 +44,12 @@ _ADDED = {
     "eig": {"implementation": None},
     "schur": {"select_callable": None, "sort_eig_vals": False},
 }  # fmt: skip
+
+# What equations have where JAX 0.12 is followed, beside these.
+_ADDED_SINCE_0_12 = {
+    "top_k": {"is_stable": True},
+    **dict.fromkeys(("reduce_max", "reduce_min"), {"out_sharding": None}),
+}
 
 # Parameters of JAX's primitives that the native core has no use for.
 _IGNORED = frozenset(
@@ -80,7 +88,10 @@ def shown(op: str, params: dict, operands, num_outputs: int) -> dict:
     rule = SHOWN.get(op)
     if rule is not None:
         params = rule(op, params, operands, num_outputs)
-    return params | _ADDED.get(op, {})
+    params = params | _ADDED.get(op, {})
+    if op in _ADDED_SINCE_0_12 and follows(0, 12):
+        params = dict(sorted((params | _ADDED_SINCE_0_12[op]).items()))
+    return params
 
 
 def native(op: str, params: dict) -> dict:
@@ -167,7 +178,7 @@ def _shown_jit(op, params, operands, num_outputs):
         "ctx_mesh": None,
         "name": params["name"],
         "keep_unused": False,
-        "inline": params["inline"],
+        "inline": Inline.AUTO if follows(0, 12) else params["inline"],
         "compiler_options_kvs": (),
     }
 
@@ -175,7 +186,11 @@ def _shown_jit(op, params, operands, num_outputs):
 def _native_jit(params):
     if "jaxpr" in params:
         params["program"] = params.pop("jaxpr")
-    return params
+    return params | {"inline": params.get("inline") in (True, Inline.JAX_EARLY)}
+
+
+def _shown_scan(op, params, operands, num_outputs):
+    return scan_params.followed(params, len(operands), num_outputs)
 
 
 def _shown_while(op, params, operands, num_outputs):
@@ -192,7 +207,7 @@ def _native_while(params):
 def _shown_remat(op, params, operands, num_outputs):
     # An open jaxpr cannot hold the constants that a program from a file may have.
     closed = params["jaxpr"]
-    return params if closed.consts else params | {"jaxpr": closed.jaxpr}
+    return params if closed.consts else params | {"jaxpr": closed.open}
 
 
 def _shown_conj(op, params, operands, num_outputs):
@@ -205,6 +220,10 @@ def _shown_round(op, params, operands, num_outputs):
 
 def _shown_fft(op, params, operands, num_outputs):
     return params | {"fft_type": FftType(params["fft_type"])}
+
+
+def _native_top_k(params):
+    return {key: value for key, value in params.items() if key != "is_stable"}
 
 
 def _native_fft(params):
@@ -306,6 +325,7 @@ SHOWN = {
     "dot_general": _shown_precision,
     "gather": _shown_gather,
     "jit": _shown_jit,
+    "scan": _shown_scan,
     "while": _shown_while,
     "remat2": _shown_remat,
     "conj": _shown_conj,
@@ -325,8 +345,10 @@ NATIVE: dict[str, Callable[[dict], dict]] = {
     "gather": _native_indexing,
     **dict.fromkeys(SCATTERS, _native_indexing),
     "jit": _native_jit,
+    "scan": scan_params.counted,
     "while": _native_while,
     "fft": _native_fft,
+    "top_k": _native_top_k,
     "random_seed": _native_key,
     "random_wrap": _native_key,
     "mul": _native_mul,
