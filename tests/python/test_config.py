@@ -26,7 +26,7 @@ def restore_flags():
 def test_defaults_are_those_of_jax():
     ours, theirs = config.values, jax.config.values
     environment = {"jax_platforms", "jax_enable_x64", "jax_num_cpu_devices"}  # these may come from there
-    own = {"jax_debug_index", "jax_explicit_x64", "jax_gpu", "jax_num_threads"}
+    own = {"jax_debug_index", "jax_explicit_x64", "jax_gpu", "jax_num_threads", "jax_version"}
     assert not own & theirs.keys(), "these have become JAX's"
     # Programs are kept on disk unless one says no, and are compiled faster than JAX's would have to be.
     other = {

@@ -25,6 +25,14 @@ from ferrax._src.composed.custom_solves import (
     custom_root as custom_root,
     linear_solve_p as linear_solve_p,
 )
+from ferrax._src.composed.polynomial import (
+    log2 as log2,
+    log2_p as log2_p,
+    one_minus_square as one_minus_square,
+    one_minus_square_p as one_minus_square_p,
+    polynomial as polynomial,
+    polynomial_p as polynomial_p,
+)
 from ferrax._src.composed.ragged_dot import (
     RaggedDotDimensionNumbers as RaggedDotDimensionNumbers,
     ragged_dot as ragged_dot,

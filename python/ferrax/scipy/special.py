@@ -65,6 +65,7 @@ from ferrax._src.scipy.special.hypergeometric import (
     hyp2f1 as hyp2f1,
 )
 from ferrax._src.scipy.special.normal_distribution import (
+    erfcinv as erfcinv,
     log_ndtr as log_ndtr,
     ndtr as ndtr,
     ndtri as ndtri,

@@ -11,6 +11,7 @@ import enum
 import os
 from collections.abc import Iterator
 
+from ferrax._src.base import jax_version
 from ferrax._src.base.flags import (
     THREADS_AT_START,
     Choice,
@@ -19,6 +20,7 @@ from ferrax._src.base.flags import (
     State as State,
     declare,
     declare_context,
+    on_flag_change,
     parse_bool,
     parse_cpu_count,
     parse_device,
@@ -91,7 +93,7 @@ def _cache_dir() -> str | None:
     return os.path.join(caches, "ferrax") if os.path.isabs(caches) else None
 
 
-# (name, parser, default, documentation)
+# (name, parser, default, documentation), and of which environment variables, if not those of its name.
 _FLAGS = (
     ("jax_enable_x64", parse_bool, False, "Whether 64-bit dtypes are kept; if not, they become "
      "32-bit ones."),
@@ -196,6 +198,9 @@ _FLAGS = (
     ("jax_tracer_error_num_traceback_frames", parse_int, 5, "Frames shown in tracer errors."),
     ("jax_logging_level", Choice("NOTSET", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
      "NOTSET", "The level of this package's logger."),
+    ("jax_version", jax_version.parse, jax_version.OLD, "The version of JAX that is followed where versions "
+     "differ: '0.10.2' or '0.12.0.1'; the environment variable is FERRAX_JAX_VERSION. See docs/jax_versions.md.",
+     ("FERRAX_JAX_VERSION",)),
     ("jax_export_calling_convention_version", parse_int, 10, "The version export writes."),
     # Settings of JAX's own machinery.
     ("jax2tf_associative_scan_reductions", parse_bool, False, _OF_JAX),
@@ -248,6 +253,7 @@ TRACE_CONTEXT = (
     "jax_debug_index",
     "jax_explicit_x64",
     "jax_pallas_enable_debug_checks",
+    "jax_version",
 )
 
 declare_context(TRACE_CONTEXT)
@@ -287,6 +293,7 @@ threefry_partitionable: State
 
 jax2tf_associative_scan_reductions = states["jax2tf_associative_scan_reductions"]
 
+on_flag_change(lambda name, value, of_process: jax_version.publish() if name == "jax_version" and of_process else None)
 config = Config()
 update = config.update
 transfer_guard_level = states["jax_transfer_guard"]

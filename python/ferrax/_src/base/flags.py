@@ -361,10 +361,10 @@ def _help(name, parser, default, doc) -> str:
     """
 
 
-def declare(name, parser, default, doc) -> State:
+def declare(name, parser, default, doc, variables=()) -> State:
     """Makes a flag, whose value at first is the environment's or else `default`."""
-    for prefix in ("FERRAX_", "JAX_"):
-        variable = prefix + name.removeprefix("jax_").upper()
+    own = name.removeprefix("jax_").upper()
+    for variable in variables or (f"FERRAX_{own}", f"JAX_{own}"):
         text = os.environ.get(variable)
         if text is None:
             continue

@@ -13,6 +13,9 @@ import sys
 import types
 from typing import Any
 
+from ferrax._src.base import jax_version
+from ferrax._src.compat import names
+
 REMOVED = "it was removed from JAX before 0.10.2; use {}"
 
 # By the name in JAX: of modules and of what is in them.
@@ -61,7 +64,7 @@ _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 
 def message(path: str, name: str) -> str:
     """What is said of the name `name` of JAX's module `path`."""
-    text = f"ferrax, which answers for JAX 0.10.2 here, has no {path}.{name}"
+    text = f"ferrax, which answers for JAX {jax_version.of_process()} here, has no {path}.{name}"
     instead = INSTEAD.get(f"{path}.{name}")
     if instead is None and (path + ".").startswith(("jax._src.", "jaxlib.")):
         instead = "the name is private to JAX"
@@ -82,7 +85,7 @@ class Absent:
 
     def __call__(self, name: str) -> Any:
         path, said = self.path, None
-        if self.own is not None:
+        if self.own is not None and not names.is_hidden(path, name):
             try:
                 return self.own(name)
             except AttributeError as error:
@@ -109,13 +112,16 @@ class Absent:
 
 
 def explain(module: types.ModuleType, path: str) -> None:
-    """From now on a name that the module lacks is called by its name in JAX, where this is `path`."""
+    """From now on a name that the module lacks is called by its name in JAX, where this is `path`, and it
+    lacks those that the followed version of JAX has not."""
+    names.hide(module, path)
     if not isinstance(vars(module).get("__getattr__"), Absent):
         module.__getattr__ = Absent(module, path)  # type: ignore[method-assign]  # of a module, no method
 
 
-def leave(module: types.ModuleType) -> None:
+def leave(module: types.ModuleType, path: str) -> None:
     """Undoes `explain`."""
+    names.show(module, path)
     fallback = vars(module).get("__getattr__")
     if isinstance(fallback, Absent):
         fallback.remove()

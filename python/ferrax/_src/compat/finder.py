@@ -15,7 +15,7 @@ import sys
 import types
 from collections.abc import Iterable
 
-from ferrax._src.base import public
+from ferrax._src.base import jax_version, public
 from ferrax._src.compat.absences import explain, message
 
 # Prefixes of names of JAX's modules, and of those that answer for them; the first that fits counts.
@@ -24,11 +24,19 @@ _PREFIXES = {
     "jaxlib": "ferrax._src.compat.jaxlib",
     "jax": "ferrax",
 }
-# Whose `jax` and `jaxlib` an import finds that no finder answers: modules that call `install`, and what
-# `importlib.metadata` reads of the two.
-PATH = pathlib.Path(__file__).with_name("path")
+# By version, folders whose `jax` and `jaxlib` an import finds that no finder answers: modules that call
+# `install`, and what `importlib.metadata` reads of the two.
+PATHS = {
+    jax_version.OLD: pathlib.Path(__file__).with_name("path"),
+    jax_version.NEW: pathlib.Path(__file__).with_name("path_0_12"),
+}
 # Modules of ferrax that JAX has not.
 _OWN = ("ferrax._src", "ferrax._core", "ferrax.compat")
+
+
+def folder() -> pathlib.Path:
+    """The folder of `PATHS` for the version that is followed."""
+    return PATHS[jax_version.of_process()]
 
 
 def is_of_jax(name: str) -> bool:
@@ -100,7 +108,7 @@ class Finder(importlib.abc.MetaPathFinder):
         """What `importlib.metadata` is to know of JAX, which need not be installed."""
         if context.name not in ("jax", "jaxlib"):
             return ()
-        here = importlib.metadata.DistributionFinder.Context(name=context.name, path=[str(PATH)])
+        here = importlib.metadata.DistributionFinder.Context(name=context.name, path=[str(folder())])
         return importlib.metadata.MetadataPathFinder.find_distributions(here)
 
 

@@ -1,3 +1,3 @@
 """Answers for `jaxlib`: the version that JAX goes with. What JAX has there is its compiler."""
 
-from ferrax._src.base.version import __version__ as __version__
+from ferrax._src.base.jax_version import __version__ as __version__

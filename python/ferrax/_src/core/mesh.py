@@ -22,6 +22,7 @@ import numpy as np
 
 from ferrax import _core
 from ferrax._src.base.errors import user_stacklevel
+from ferrax._src.base.jax_version import renamed
 from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import named_axes
 from ferrax._src.core.devices import Device, devices as all_devices
@@ -448,6 +449,7 @@ EMPTY_ABSTRACT_MESH = AbstractMesh((), ())
 EMPTY_MESH = Mesh(np.empty((), dtype=object), ())
 
 
+@renamed("axis_shapes", "axis_sizes", 0, 12)
 def make_mesh(
     axis_shapes: Iterable[int],
     axis_names: str | Sequence[Hashable],
@@ -458,7 +460,7 @@ def make_mesh(
     """A mesh of these sizes, over the first devices.
 
     Args:
-        axis_shapes, axis_names: a size and a name for each axis.
+        axis_shapes, axis_names: a size and a name for each axis; the first is `axis_sizes` where JAX 0.12 is followed.
         axis_types: an `AxisType` for each; None: all `Explicit`.
         devices: to take them from; None: `ferrax.devices()`.
 

@@ -16,7 +16,9 @@ import numpy as np
 from ferrax import _core
 from ferrax._src.base import effects
 from ferrax._src.base.extended_dtypes import REGISTERED, REGISTERED_BY_NAME
+from ferrax._src.base.jax_version import follows
 from ferrax._src.core import named_axes
+from ferrax._src.core.inlining import Inline
 from ferrax._src.core.op_types import (
     ConvDimensionNumbers,
     FftType,
@@ -43,12 +45,18 @@ _ADDED = {
     "schur": {"select_callable": None, "sort_eig_vals": False},
 }  # fmt: skip
 
+# What equations have where JAX 0.12 is followed, beside these.
+_ADDED_SINCE_0_12 = {
+    "top_k": {"is_stable": True},
+    **dict.fromkeys(("reduce_max", "reduce_min"), {"out_sharding": None}),
+}
+
 # Parameters of JAX's primitives that the native core has no use for.
 _IGNORED = frozenset(
     {
         "accuracy", "sharding", "out_sharding", "in_shardings", "out_shardings", "in_layouts",
         "out_layouts", "donated_invars", "ctx_mesh", "keep_unused", "compiler_options_kvs",
-        "linear", "use_magma", "_split_transpose", "input_dtype", "update_jaxpr", "update_consts", "out_trees",
+        "linear", "use_magma", "is_stable", "_split_transpose", "input_dtype", "update_jaxpr", "update_consts", "out_trees",
     }
 )  # fmt: skip
 
@@ -80,7 +88,10 @@ def shown(op: str, params: dict, operands, num_outputs: int) -> dict:
     rule = SHOWN.get(op)
     if rule is not None:
         params = rule(op, params, operands, num_outputs)
-    return params | _ADDED.get(op, {})
+    params = params | _ADDED.get(op, {})
+    if op in _ADDED_SINCE_0_12 and follows(0, 12):
+        params = dict(sorted((params | _ADDED_SINCE_0_12[op]).items()))
+    return params
 
 
 def native(op: str, params: dict) -> dict:
@@ -167,7 +178,7 @@ def _shown_jit(op, params, operands, num_outputs):
         "ctx_mesh": None,
         "name": params["name"],
         "keep_unused": False,
-        "inline": params["inline"],
+        "inline": Inline.AUTO if follows(0, 12) else params["inline"],
         "compiler_options_kvs": (),
     }
 
@@ -175,7 +186,7 @@ def _shown_jit(op, params, operands, num_outputs):
 def _native_jit(params):
     if "jaxpr" in params:
         params["program"] = params.pop("jaxpr")
-    return params
+    return params | {"inline": params.get("inline") in (True, Inline.JAX_EARLY)}
 
 
 def _shown_while(op, params, operands, num_outputs):

@@ -7,14 +7,14 @@ import sys
 import numpy as np
 
 from ferrax import _core
-from ferrax._src.base import version
+from ferrax._src.base import jax_version
 from ferrax._src.core import devices
 
 __all__ = ["print_environment_info"]
 
 
 def print_environment_info(return_string: bool = False) -> str | None:
-    """Prints the versions of ferrax, of JAX's interface, NumPy and Python, the devices and the machine.
+    """Prints the versions of ferrax, of the JAX that it follows, NumPy and Python, the devices and the machine.
 
     Args:
         return_string: whether the text is returned and nothing is printed.
@@ -36,8 +36,8 @@ def print_environment_info(return_string: bool = False) -> str | None:
     text = "\n".join(
         (
             f"ferrax: {_core.__version__}",
-            f"jax:    {version.__version__} (its interface, by ferrax)",
-            f"jaxlib: {version.__version__} (ferrax in its place)",
+            f"jax:    {jax_version.followed()} (its interface, by ferrax)",
+            f"jaxlib: {jax_version.followed()} (ferrax in its place)",
             f"numpy:  {np.__version__}",
             f"python: {sys.version}",
             f"devices: {'/'.join(sorted(kinds))}-{devices.device_count()}, "

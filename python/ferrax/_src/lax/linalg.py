@@ -12,6 +12,7 @@ import numpy as np
 
 from ferrax._core import Array, bind
 from ferrax._src.base import dtypes
+from ferrax._src.base.jax_version import follows
 from ferrax._src.lax.arguments import describe, int_tuple, operand as _operand
 from ferrax._src.lax.elementwise import conj
 from ferrax._src.lax.shape import transpose
@@ -224,6 +225,11 @@ def _check_dtype(name: str, x: Array, position: int = 0) -> None:
         raise TypeError(
             f"{name} does not accept dtype {x.dtype} for operand {position}, which"
             f" takes floating, complexfloating; convert it with astype."
+        )
+    if follows(0, 12):
+        raise TypeError(
+            f"{name} does not accept dtype {x.dtype} for operand {position}, which takes float32, float64, complex64 "
+            "and complex128; convert it with astype."
         )
     raise NotImplementedError(
         f"{name}: Unsupported dtype {x.dtype}. Expected float32, float64, complex64 or complex128;"

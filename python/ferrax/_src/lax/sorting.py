@@ -84,13 +84,14 @@ def sort_key_val(
     return ordered, moved
 
 
-def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> list[Array]:
+def top_k(operand: ArrayLike, k: int, *, axis: int = -1, is_stable: bool = True) -> list[Array]:
     """The ``k`` largest elements along an axis, in descending order, and their places.
 
     Args:
       operand: an array, not complex.
       k: how many.
       axis: the axis.
+      is_stable: whether of equal elements the first has to go first, as it always does.
 
     Returns a list of the elements and int32 indices, both with size ``k`` along the axis. NaN counts as the
     largest number, 0.0 as larger than -0.0; of equal elements the first goes first.

@@ -95,6 +95,10 @@ from ferrax._src.numpy.einsum import (
     einsum as einsum,
     einsum_path as einsum_path,
 )
+from ferrax._src.numpy.extremes import (
+    minmax as minmax,
+    top_k as top_k,
+)
 from ferrax._src.numpy.fitting import (
     polyfit as polyfit,
     roots as roots,

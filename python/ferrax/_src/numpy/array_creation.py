@@ -17,6 +17,7 @@ import numpy as np
 from ferrax._core import bind, ufuncs
 from ferrax._src.base import config, dtypes
 from ferrax._src.base.errors import user_stacklevel
+from ferrax._src.base.jax_version import follows
 from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core import Array, Tracer, as_array, concrete_or_error, transfers
 from ferrax._src.core.dlpack import from_dlpack as import_dlpack
@@ -145,7 +146,8 @@ def array(  # noqa: A002
     Raises: TypeError for data that is not numeric, ValueError for ragged sequences, OverflowError
     for Python integers out of range.
 
-    args: copy, order and ndmin by position, which is deprecated; order: "K" or None;
+    args: copy, order and ndmin by position, which is deprecated, and a TypeError where JAX 0.12 is
+    followed; order: "K" or None;
     out_sharding: as `device`.
 
     >>> jnp.array([1, 2.5])
@@ -155,6 +157,11 @@ def array(  # noqa: A002
     """
     try:
         if args:
+            if follows(0, 12):
+                raise TypeError(
+                    f"array: the object and the dtype go by position, got {2 + len(args)} positional arguments; "
+                    "name copy, order and ndmin"
+                )
             if len(args) > 3:
                 raise TypeError(f"jnp.array takes at most 5 positional arguments, got {2 + len(args)}")
             warnings.warn(

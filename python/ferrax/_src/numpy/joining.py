@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ferrax._src.base.jax_version import several
 from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core import Array, as_array, concrete_or_error
 from ferrax._src.core.typing import ArrayLike, DTypeLike
@@ -144,12 +145,12 @@ _stack_jit = jit(_stack, static_argnames=("axis", "dtype"), inline=True)
 def _atleast(name, arys, raise_rank):
     arys = ensure_arrays(name, *arys)
     out = [raise_rank(x) for x in arys]
-    return out[0] if len(out) == 1 else out
+    return out[0] if len(out) == 1 else several(out)
 
 
 @jit
 def atleast_1d(*arys: ArrayLike) -> Any:
-    """Makes scalars 1-d; a list for several arguments.
+    """Makes scalars 1-d; a list for several arguments, a tuple where JAX 0.12 is followed.
 
     Args: arys: arrays or scalars.
 
@@ -161,7 +162,7 @@ def atleast_1d(*arys: ArrayLike) -> Any:
 
 @jit
 def atleast_2d(*arys: ArrayLike) -> Any:
-    """Prepends axes up to rank 2; a list for several arguments.
+    """Prepends axes up to rank 2; a list for several arguments, a tuple where JAX 0.12 is followed.
 
     Args: arys: arrays or scalars.
 

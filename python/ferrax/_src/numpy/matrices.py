@@ -15,6 +15,7 @@ import numpy as np
 from ferrax._core import Tracer, ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.base.config import numpy_dtype_promotion
+from ferrax._src.base.jax_version import several
 from ferrax._src.core import Array, as_array, concrete_or_error
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
@@ -373,7 +374,7 @@ def indices(
 
 
 def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Array]:
-    """Coordinate arrays of the grid of vectors: a list of arrays.
+    """Coordinate arrays of the grid of vectors: a list of arrays, a tuple where JAX 0.12 is followed.
 
     Args: sparse: keep size 1 where an array does not vary; indexing: "xy" swaps the first two
     axes, "ij" does not; copy: only True. Raises ValueError for inputs above rank 1.
@@ -404,7 +405,7 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
         axis = order.index(i)
         shape = [n if d == axis or not sparse else 1 for d, n in enumerate(dims)]
         out.append(lax.broadcast_in_dim(x, tuple(shape), (axis,)))
-    return out
+    return several(out)
 
 
 def unravel_index(indices: ArrayLike, shape: Shape) -> tuple[Array, ...]:

@@ -14,6 +14,7 @@ from numpy.exceptions import AxisError
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
+from ferrax._src.base.jax_version import follows
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax import api as lax
@@ -387,7 +388,8 @@ def cross(
     a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1,
     axis: int | None = None,
 ) -> Array:
-    """Vector product of 2- or 3-vectors along an axis; two 2-vectors give scalars.
+    """Vector product of 2- or 3-vectors along an axis; two 2-vectors give scalars. Where JAX 0.12 is
+    followed, of 3-vectors alone.
 
     Args: a, b: arrays; axisa, axisb, axisc: the axes of the vectors in `a`, `b` and the result;
     axis: one for all three. Raises: ValueError for vectors of other sizes.
@@ -400,11 +402,9 @@ def cross(
     a, b = promote_dtypes(*ensure_arrays("cross", a, b))
     a = _axis_last(a, normalize_axis(axisa, a.ndim))
     b = _axis_last(b, normalize_axis(axisb, b.ndim))
-    if a.shape[-1] not in (2, 3) or b.shape[-1] not in (2, 3):
-        raise ValueError(
-            "cross: expected vectors of 2 or 3 elements, got"
-            f" {a.shape[-1]} and {b.shape[-1]}"
-        )
+    sizes, said = ((3,), "3") if follows(0, 12) else ((2, 3), "2 or 3")
+    if a.shape[-1] not in sizes or b.shape[-1] not in sizes:
+        raise ValueError(f"cross: expected vectors of {said} elements, got {a.shape[-1]} and {b.shape[-1]}")
     x = [lax.index_in_dim(a, i, -1, keepdims=False) for i in range(a.shape[-1])]
     y = [lax.index_in_dim(b, i, -1, keepdims=False) for i in range(b.shape[-1])]
     mul, sub = ufuncs.multiply, ufuncs.subtract

@@ -15,6 +15,7 @@ import numpy as np
 
 from ferrax._src.base import dtypes
 from ferrax._src.base.errors import user_stacklevel
+from ferrax._src.base.jax_version import several
 from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core import Array, as_array, concrete_or_error, is_concrete
 from ferrax._src.core.typing import ArrayLike, Axis, Shape
@@ -439,7 +440,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
 
 
 def broadcast_arrays(*args: Any) -> list[Array]:
-    """Broadcasts arrays against each other; returns a list.
+    """Broadcasts arrays against each other; returns a list, a tuple where JAX 0.12 is followed.
 
     Args: args: arrays of any dtypes, which stay. Raises: ValueError if the shapes do not fit.
 
@@ -447,10 +448,8 @@ def broadcast_arrays(*args: Any) -> list[Array]:
     [(2, 3), (2, 3)]
     """
     args = ensure_arrays("broadcast_arrays", *args)
-    if not args:
-        return []
-    target = lax.broadcast_shapes(*[tuple(x.shape) for x in args])
-    return [_broadcast_to(x, target) for x in args]
+    target = lax.broadcast_shapes(*[tuple(x.shape) for x in args]) if args else ()
+    return several([_broadcast_to(x, target) for x in args])
 
 
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ferrax._core import Array, bind, ufuncs
 from ferrax._src.base import dtypes
+from ferrax._src.base.jax_version import follows
 from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core.op_types import GatherDimensionNumbers, GatherScatterMode
 from ferrax._src.core.typing import ArrayLike
@@ -190,7 +191,8 @@ def take_along_axis(
       mode: "fill" (default), "clip", "promise_in_bounds", or "one_hot", which sums the products
         with 0 or 1 instead of looking elements up, and gives 0 out of bounds.
       fill_value: scalar for mode "fill".
-      wrap_negative_indices: False if no index is negative, which mode "promise_in_bounds" says too.
+      wrap_negative_indices: False if no index is negative, which mode "promise_in_bounds" says too, unless
+        JAX 0.12 is followed.
 
     >>> x = jnp.array([[3, 1], [2, 4]])
     >>> jnp.take_along_axis(x, jnp.argsort(x, axis=1), axis=1)
@@ -207,7 +209,7 @@ def take_along_axis(
     if axis is not None:
         axis = operator.index(hashable_axis("take_along_axis", axis))
     wrap = (
-        mode != "promise_in_bounds"
+        mode != "promise_in_bounds" or follows(0, 12)
         if wrap_negative_indices is None
         else bool(wrap_negative_indices)
     )

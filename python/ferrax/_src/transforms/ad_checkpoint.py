@@ -17,6 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes, effects, errors
+from ferrax._src.base.jax_version import follows
 from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import abstract_type, api_util, call_borders, float0, named_axes
 from ferrax._src.core.jaxpr import ClosedJaxpr, bind_equation, interpret
@@ -55,7 +56,7 @@ def checkpoint(
         cannot depend on the values of its arguments.
       prevent_cse: keeps the compiler from finding that the values are there already, which would
         undo the effect. Not needed in the body of a `scan`. Of a sequence of flags, one for each
-        argument, any that is set counts for all.
+        argument, any that is set counts for all; so it does of any tree of flags where JAX 0.12 is followed.
       policy: which intermediate values to keep: one of `ferrax.checkpoint_policies`, or a callable
         `(prim, *avals, **params) -> bool`, asked for each operation. None keeps nothing.
       static_argnums, static_argnames: arguments that are passed on as they are, so that Python
@@ -65,7 +66,7 @@ def checkpoint(
 
     Errors: TypeError for a `prevent_cse` or `static_argnums` of other types and for arguments that
     are no arrays; ValueError, at a call, for positions that it does not have; NotImplementedError
-    for `concrete`, which JAX 0.10 removed, and for derivatives of functions that call `io_callback`.
+    for `concrete`, which JAX 0.10 removed (a TypeError where JAX 0.12 is followed), and for derivatives of functions that call `io_callback`.
 
     Example:
         >>> @ferrax.checkpoint
@@ -74,14 +75,17 @@ def checkpoint(
         >>> ferrax.grad(block)(2.0)
         Array(-0.25563..., dtype=float32, weak_type=True)
     """
+    if concrete is not _absent and follows(0, 12):
+        raise TypeError("checkpoint: got an unexpected keyword argument 'concrete'")
     if concrete is not _absent:
         raise NotImplementedError(
             "checkpoint: the option `concrete` is gone; declare the arguments that Python control "
             "flow depends on with `static_argnums`"
         )
     api_util.check_callable(fun)
-    if isinstance(prevent_cse, Sequence) and all(isinstance(flag, bool) for flag in prevent_cse):
-        prevent_cse = any(prevent_cse)
+    flags = tree_util.tree_leaves(prevent_cse)
+    if isinstance(prevent_cse, Sequence) or follows(0, 12):
+        prevent_cse = any(flags) if all(isinstance(flag, bool) for flag in flags) else prevent_cse
     if not isinstance(prevent_cse, bool):
         raise TypeError(
             f"checkpoint: prevent_cse must be a bool or a sequence of bools, got {prevent_cse!r}"

@@ -22,6 +22,7 @@ from ferrax._src.base.traceback_util import boundary
 from ferrax._src.core import api_util
 from ferrax._src.core.devices import Device, local_devices
 from ferrax._src.core.explicit_types import all_typed
+from ferrax._src.core.inlining import Inline, is_early
 from ferrax._src.core.mesh import get_abstract_mesh
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing import known
@@ -58,7 +59,7 @@ def jit(
     static_argnames: str | Iterable[str] | None = None,
     donate_argnums: int | Sequence[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None, keep_unused: bool = False,
-    device: Any = None, backend: str | None = None, inline: bool = False,
+    device: Any = None, backend: str | None = None, inline: bool | Inline = False,
     abstracted_axes: Any = None, compiler_options: Any = None, max_traces: int | None = None,
 ) -> _core.PjitFunction[_P, _R]: ...
 @overload
@@ -68,7 +69,7 @@ def jit(
     static_argnames: str | Iterable[str] | None = None,
     donate_argnums: int | Sequence[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None, keep_unused: bool = False,
-    device: Any = None, backend: str | None = None, inline: bool = False,
+    device: Any = None, backend: str | None = None, inline: bool | Inline = False,
     abstracted_axes: Any = None, compiler_options: Any = None, max_traces: int | None = None,
 ) -> JitDecorator: ...
 def jit(
@@ -77,7 +78,7 @@ def jit(
     static_argnames: str | Iterable[str] | None = None,
     donate_argnums: int | Sequence[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None, keep_unused: bool = False,
-    device: Any = None, backend: str | None = None, inline: bool = False,
+    device: Any = None, backend: str | None = None, inline: bool | Inline = False,
     abstracted_axes: Any = None, compiler_options: Any = None, max_traces: int | None = None,
 ) -> Any:
     """Compiles a function: it is traced once for each new signature, then its program runs.
@@ -88,7 +89,8 @@ def jit(
             must be hashable.
         donate_argnums, donate_argnames: arguments whose memory may be reused for outputs; they
             count as deleted afterwards.
-        inline: inside other traced functions, write the equations out instead of a call.
+        inline: inside other traced functions, write the equations out instead of a call: a bool or an
+            `Inline`. Where JAX 0.12 is followed, True keeps the call in jaxprs (`Inline.JAX_LATE`).
         max_traces: how often the function may be traced; the call that would trace it once more
             raises instead, naming the argument that changed. None: any number of times.
         keep_unused: whether arguments that are not used are kept, as they always are: they cost
@@ -102,7 +104,7 @@ def jit(
     Errors: TypeError for leaves that are not arrays and for shardings and devices that are none;
     RuntimeError for a backend that does not exist, for compiler options and for a `PartitionSpec`
     without a mesh in use; ValueError for static arguments without a hash, for positional-only ones by
-    name, and for shardings that do not fit; `errors.TooManyTracesError`
+    name, for an `inline` that is none, and for shardings that do not fit; `errors.TooManyTracesError`
     beyond `max_traces`.
 
     The function returned has `lower`, `trace` and `eval_shape` as in JAX, and `stats()`, which
@@ -163,7 +165,7 @@ def _make_jit(
     both = sorted(set(static[0]) & set(donate[0]))
     if both:
         raise ValueError(f"static_argnums and donate_argnums cannot intersect: both have {both}")
-    return _resolved_jit(fun, static, donate, inline, max_traces)
+    return _resolved_jit(fun, static, donate, is_early(inline, fun), max_traces)
 
 
 def _resolved_jit(fun, static, donate, inline, max_traces):

@@ -14,6 +14,7 @@ from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.placements import placement
 from ferrax._src.core.primitive_params import UNSPECIFIED
 from ferrax._src.core.sharding import NamedSharding
+from ferrax._src.core.inlining import Inline
 from ferrax._src.transforms import layouts, placed_jit
 from ferrax._src.transforms.jit import jit
 from ferrax._src.tree import tree_util
@@ -73,7 +74,7 @@ def pjit(
     keep_unused: bool = False,
     device: Any = None,
     backend: str | None = None,
-    inline: bool = False,
+    inline: bool | Inline = False,
     compiler_options: Any = None,
 ) -> Any:
     """As `ferrax.jit`, and within `with mesh:` over the devices of that mesh.

@@ -81,35 +81,33 @@ def eigh(
 
     Args:
       a: array (..., n, n), of which the Hermitian part counts; integers become floats.
-      b: None.
+      b: None, or an array of that shape, of which the Hermitian part counts and has to be positive definite.
       lower: makes no difference, for both triangles count.
       eigvals_only: whether eigenvalues alone are returned.
       eigvals: the first and the last number, from 0, of the eigenvalues that are returned with their
         vectors, counted from the least; None for all. All are computed.
-      type: 1.
+      type: which problem is solved with `b`: 1: a @ v = w * b @ v; 2: a @ b @ v = w * v; 3: b @ a @ v = w * v.
       overwrite_a, overwrite_b, turbo, check_finite: are not read.
 
     Returns ``(w, v)`` or ``w``: real eigenvalues (..., d), ascending, and orthonormal eigenvectors as the
-    columns of an array (..., n, d), where d is n, or how many are asked for.
+    columns of an array (..., n, d), where d is n, or how many are asked for. With `b` the eigenvectors are
+    orthonormal in its sense, and all NaN where it is not positive definite.
 
-    Errors: NotImplementedError for a second matrix, another type and 16-bit floats; ValueError for numbers
-    that are not those of eigenvalues, in order; TypeError for what are no square matrices.
+    Errors: NotImplementedError for 16-bit floats; ValueError for another type, for numbers that are not those of
+    eigenvalues, in order, and for matrices of different sizes; TypeError for what are no square matrices.
 
-    (Golub and Van Loan, Matrix Computations, 4th ed., chapter 8.)
+    With a Cholesky factor of `b` the problem becomes one without it. (Golub and Van Loan, Matrix Computations, 4th ed., chapter 8.)
 
     >>> ferrax.scipy.linalg.eigh(jnp.array([[2.0, 0.0], [0.0, 1.0]]), eigvals_only=True)
     Array([1., 2.], dtype=float32)
     """
     del overwrite_a, overwrite_b, turbo, check_finite
-    if b is not None:
-        raise NotImplementedError(
-            "eigh: the problem a @ v = w * b @ v is not supported: b has to be None; with the Cholesky"
-            " factor L of b, solve that of inv(L) @ a @ inv(L)^H"
-        )
-    if type != 1:
-        raise NotImplementedError(f"eigh: type has to be 1, got {type!r}")
+    if type not in (1, 2, 3):
+        raise ValueError(f"eigh: type has to be 1, 2 or 3, got {type!r}")
     chosen = None if eigvals is None else int_tuple(eigvals)
-    return _eigh(jnp.asarray(a), bool(lower), bool(eigvals_only), chosen)
+    if b is None:
+        return _eigh(jnp.asarray(a), bool(lower), bool(eigvals_only), chosen)
+    return _eigh_of_two(jnp.asarray(a), jnp.asarray(b), bool(eigvals_only), chosen, int(type))
 
 
 @jit(static_argnames=("lower", "eigvals_only", "chosen"))
@@ -124,6 +122,33 @@ def _eigh(a, lower, eigvals_only, chosen):
         part = (chosen[0], chosen[1] + 1)
     vectors, values = lax_linalg.eigh(a, lower=lower, subset_by_index=part)
     return values if eigvals_only else (values, vectors)
+
+
+@jit(static_argnames=("eigvals_only", "chosen", "kind"))
+def _eigh_of_two(a, b, eigvals_only, chosen, kind):
+    a, b = promote_dtypes_inexact(a, b)
+    if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != a.shape[-2] or b.shape[-1] != b.shape[-2]:
+        raise TypeError(f"eigh: the matrices have to be square, got arrays of shapes {a.shape} and {b.shape}")
+    if a.shape[-1] != b.shape[-1]:
+        raise ValueError(f"eigh: the matrices have to have the same size, got shapes {a.shape} and {b.shape}")
+    batch = jnp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a, b = (jnp.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (a, b))
+    factor = factorisations.cholesky(b, symmetrize_input=True)
+    adjoint = jnp.conj(jnp.swapaxes(factor, -1, -2))
+    if kind == 1:  # inv(L) a inv(L)^H
+        half = factorisations.triangular_solve(factor, a, left_side=True, lower=True)
+        plain = factorisations.triangular_solve(factor, half, lower=True, transpose_a=True, conjugate_a=True)
+    else:  # L^H a L
+        plain = adjoint @ a @ factor
+    found = _eigh(plain, True, eigvals_only, chosen)
+    if eigvals_only:
+        return found
+    values, vectors = found
+    if kind == 3:
+        return values, factor @ vectors
+    return values, factorisations.triangular_solve(
+        factor, vectors, left_side=True, lower=True, transpose_a=True, conjugate_a=True
+    )
 
 
 # ---------------------------------------------------------------------------- tridiagonal matrices

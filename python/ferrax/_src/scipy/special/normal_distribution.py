@@ -132,6 +132,19 @@ def ndtri(p: ArrayLike) -> Array:
     return apply(_ndtri, [standard_type("ndtri", p)])
 
 
+def erfcinv(y: ArrayLike) -> Array:
+    """The inverse of `erfc`, accurate where y is small, elementwise; NaN outside of 0 to 2.
+
+    Args: y: array of real numbers; integers become floats. Raises TypeError for complex ones.
+
+    It is `-ndtri(y / 2) / sqrt(2)`.
+
+    >>> ferrax.scipy.special.erfcinv(jnp.array([0.5, 1e-30]))
+    Array([0.47693628, 8.148617  ], dtype=float32)
+    """
+    return apply(lambda y: 0.0 - _ROOT_HALF * _ndtri(0.5 * y), real_arguments("erfcinv", y), weak=True)
+
+
 @custom_jvp
 def _log_ndtr(x):
     beyond = choose(x > 1.0, _tail(x), 0.5 - _from_middle(x))
