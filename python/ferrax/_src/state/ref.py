@@ -513,10 +513,7 @@ class Scope:
         """The values of the refs that the function closes over; `arguments` are those passed."""
         for box, key in self.seen.items():
             if box._key != key and not self.bound:
-                raise RuntimeError(
-                    "a Box that a jitted function closes over was given other types by another thread. Give it as an "
-                    "argument"
-                )
+                raise boxes().changed_meanwhile()
         for key, ref in arguments.items():
             if home_ref(ref) in self.entries:
                 raise ValueError(both(ref, fun, "jit", self.arguments[key]))
