@@ -201,6 +201,22 @@ def test_rules_that_need_each_other():
     assert repr(Scaled(*map(ferrax.typeof, (X, Y)))) == "Scaled[{'power': 2}]"
 
 
+def test_what_replaces_an_equation():
+    class Fixed(Scaled):
+        def staging(self, trace, source, *args):
+            raise ValueError("not in traced functions")
+
+    class Twice(Scaled):
+        def staging(self, trace, source, x, ys):
+            return ferrax.tree.map(lambda x: 2 * x, super().staging(trace, source, x, ys))
+
+    assert applied(Fixed)(X, Y)["b"].tolist() == Y.tolist()
+    with pytest.raises(ValueError, match="not in traced"):
+        ferrax.jit(applied(Fixed))(X, Y)
+    assert ferrax.jit(applied(Twice))(X, Y)["b"].tolist() == (2 * Y).tolist()
+    assert "Twice" in str(ferrax.make_jaxpr(applied(Twice))(X, Y))
+
+
 # Batches.
 
 

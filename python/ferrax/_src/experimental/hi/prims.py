@@ -159,8 +159,20 @@ class HiPrim:
         if tree != self.in_tree:
             raise TypeError(f"{type(self).__name__} was made for arguments {self.in_avals}, got {args}")
         written_out = self.effects or not all(map(_is_value, (*self.in_avals_flat, *self.out_avals_flat)))
-        if written_out or _core.trace_state_clean():
+        if _core.trace_state_clean():
             return self.expand(*args)
+        if _overrides(self, "staging"):
+            return self.staging(None, None, *args)
+        if written_out:
+            return self.expand(*args)
+        return self._bind(leaves, args)
+
+    def staging(self, _trace: Any, _source_info: Any, /, *args: Any) -> Any:
+        """The result where a function is traced: one equation, unless overridden. The first two arguments, which JAX
+        has, are None."""
+        return self._bind(opaque.flatten(args)[0], args)
+
+    def _bind(self, leaves, args):
         rules = self._rules
         rules.learn(args)
         # What a checkpoint computes again is differentiated by the forward rule, as in JAX.
