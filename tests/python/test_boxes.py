@@ -11,6 +11,8 @@ from oracle import FERRAX, same
 import ferrax
 import ferrax.numpy as jnp
 from ferrax import lax
+from ferrax._src.core import named_axes, runtime
+from ferrax._src.state import boxes
 from ferrax.experimental import cur_qdd, hijax
 from ferrax.experimental.hijax import Box
 
@@ -268,9 +270,76 @@ def test_threads():
         box.set([1.0])
         found.append(double())
 
+    on_thread(run)
+    assert found == [0.0, [2.0]]
+    # What another thread has set is seen here, and the other way round.
+    assert double() == [2.0]
+    box.set((3.0,))
+    on_thread(run)
+    assert found[2] == (6.0,) and double() == [2.0]
+    ferrax.jit(lambda: box.set({"a": box.get()[0] + 3}))()
+    on_thread(run)
+    assert found[4] == {"a": 8.0}
+
+
+def on_thread(run):
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert found == [0.0, [2.0]]
-    box.set((3.0,))
-    assert double() == (6.0,)
+
+
+def test_threads_with_settings_of_their_own():
+    box = Box(1.0)
+    double = ferrax.jit(lambda: ferrax.tree.map(lambda x: 2 * x, box.get()))
+    with ferrax.default_matmul_precision("highest"):
+        assert double() == 2.0
+        on_thread(lambda: box.set([3.0]))
+        # Never the program of the former types.
+        with pytest.raises(RuntimeError, match="by another thread"):
+            double()
+        assert double() == [6.0]
+        on_thread(lambda: box.set(5.0))
+    assert double() == 10.0
+
+
+def test_what_changes_of_types_keep():
+    """Boxes that change and go leave nothing behind."""
+
+    def kept():
+        return [len(x) for x in (boxes._watched, boxes._others, boxes._numbers, runtime._context_ids)] + [
+            sum(map(len, known.values())) for known in (named_axes._numbers, runtime._context_ids)
+        ]
+
+    def change(x):
+        box = Box(x)
+        seen = ferrax.jit(lambda: box.set([box.get(), box.get()]))
+        seen()
+        # Within a trace, where the mesh and named axes are numbered too.
+        ferrax.jit(lambda: (box.set(x), ferrax.vmap(lambda y: y + box.get(), axis_name="i")(jnp.ones(2)))[1])()
+        with pytest.raises(ZeroDivisionError):
+            ferrax.jit(lambda: (box.set({"a": x}), 1 / 0))()
+        box.set((x, x, x))
+        seen()
+
+    counts = []
+    for x in range(4):
+        change(float(x))
+        gc.collect()
+        counts.append(kept())
+    assert counts[1] == counts[3], counts
+
+
+def test_other_functions_are_not_traced_again_when_boxes_go():
+    traces = []
+    other = ferrax.jit(lambda x: traces.append(x) or 2 * x)
+    box = Box(1.0)
+    ferrax.jit(lambda: box.set([box.get()]))()
+    other(1.0)
+    del box
+    gc.collect()
+    other(1.0)
+    box = Box(1.0)
+    ferrax.jit(box.get)()
+    box.set(2.0)
+    other(1.0)
+    assert len(traces) == 1

@@ -13,6 +13,7 @@ from ferrax.experimental.colocated_python import (
     colocated_python,
     colocated_python_class,
 )
+from ferrax.experimental.colocated_python.serialization import DeviceList
 
 CPU = ferrax.devices("cpu")
 
@@ -116,3 +117,11 @@ def test_objects():
     assert [int(x) for x in gone] == [11]
     with pytest.raises(TypeError, match="class"):
         colocated_python_class(3)
+
+
+def test_device_lists():
+    cpu = tuple(ferrax.devices("cpu"))
+    found = DeviceList(cpu)
+    assert found == cpu and hash(found) == hash(DeviceList(list(cpu))) and found.is_fully_addressable
+    assert found.addressable_device_list == cpu and found.default_memory_kind in found.memory_kinds
+    assert DeviceList(()).memory_kinds == () and DeviceList(()).default_memory_kind is None

@@ -345,3 +345,42 @@ def test_good_types_and_slots():
     value.x = jnp.int32(1)
     with pytest.raises(TypeError, match="take no attributes"):
         ferrax.jit(lambda x: x)(value)
+
+
+def test_values_that_hold_mutable_arrays():
+    @dataclasses.dataclass(frozen=True)
+    class CounterType(hijax.HiType):
+        ref: object
+
+        def lo_ty(self):
+            return self.ref.lo_ty()
+
+        def lower_val(self, counter):
+            return self.ref.lower_val(counter.ref)
+
+        def raise_val(self, *refs):
+            return Counter(self.ref.raise_val(*refs))
+
+        def to_tangent_aval(self):
+            return CounterType(self.ref.to_tangent_aval())
+
+    @dataclasses.dataclass
+    class Counter:
+        ref: object
+
+    hijax.register_hitype(Counter, lambda counter: CounterType(ferrax.typeof(counter.ref)))
+    counter = Counter(ferrax.new_ref(jnp.asarray(X)))
+
+    @ferrax.jit
+    def add(counter, x):
+        counter.ref[...] += x
+        return counter.ref[...].sum()
+
+    assert add(counter, 1.0) == X.sum() + 4 and add(counter, 1.0) == X.sum() + 8
+    np.testing.assert_array_equal(counter.ref[...], X + 2)
+    lax.fori_loop(0, 3, lambda i, c: add(counter, c) * 0, 1.0)
+    np.testing.assert_array_equal(counter.ref[...], X + 3)
+    with pytest.raises(ValueError, match="mutable array"):
+        ferrax.jit(lambda counter: counter)(counter)
+    ty = ferrax.typeof(counter.ref)
+    assert ty.to_ct_aval() == ty and ty.raise_val(*ty.lower_val(counter.ref)) is counter.ref

@@ -17,6 +17,15 @@ from ferrax._src.experimental.hi.boxes import (
     box_set as box_set,
     new_box as new_box,
 )
+from ferrax._src.experimental.hi.derived import (
+    bdims_at_front as bdims_at_front,
+    jvp_from_lin as jvp_from_lin,
+    linearize_from_jvp as linearize_from_jvp,
+    unmap_avals as unmap_avals,
+    vjp_from_jvp as vjp_from_jvp,
+    vjp_from_lin as vjp_from_lin,
+    vmap_rule as vmap_rule,
+)
 from ferrax._src.experimental.hi.old_prims import HiPrimitive as HiPrimitive
 from ferrax._src.experimental.hi.prims import HiPrim as HiPrim, VJPHiPrimitive as VJPHiPrimitive
 from ferrax._src.experimental.hi.types import (

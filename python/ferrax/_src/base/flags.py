@@ -174,6 +174,13 @@ def on_context_change(callback):
     return previous
 
 
+def tell_context() -> None:
+    """Tells the hook of `on_context_change` the present state once more."""
+    if _context_hook is not None:
+        _context_hook(_shared_context(), True)
+        _notify_thread()
+
+
 def on_flag_change(callback):
     """Adds `callback(name, value, process_wide)`, called for each flag now and at each change."""
     _flag_hooks.append(callback)

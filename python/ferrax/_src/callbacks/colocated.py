@@ -23,11 +23,44 @@ from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.callbacks.callback import pure_callback
 from ferrax._src.core import api_util
 from ferrax._src.core.avals import ShapeDtypeStruct
-from ferrax._src.core.devices import Device, devices
+from ferrax._src.core.devices import Device, devices, local_devices
 from ferrax._src.core.mesh import Mesh
 from ferrax._src.tree import tree_util
 
-__all__ = ["colocated_cpu_devices", "colocated_python", "colocated_python_class"]
+__all__ = ["DeviceList", "colocated_cpu_devices", "colocated_python", "colocated_python_class"]
+
+
+class DeviceList(tuple[Device, ...]):
+    """Devices in their order: a tuple that says what they have in common.
+
+    Args: the devices, as one tuple or list.
+
+    >>> from ferrax.experimental.colocated_python import serialization
+    >>> serialization.DeviceList(tuple(ferrax.devices())).is_fully_addressable
+    True
+    """
+
+    __slots__ = ()
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether they are all this process'."""
+        return self.addressable_device_list == self
+
+    @property
+    def addressable_device_list(self) -> DeviceList:
+        """Those of this process."""
+        return DeviceList(device for device in self if device in set(local_devices()))
+
+    @property
+    def memory_kinds(self) -> tuple[str, ...]:
+        """The kinds of memory that each has."""
+        return tuple(memory.kind for memory in self[0].addressable_memories()) if self else ()
+
+    @property
+    def default_memory_kind(self) -> str | None:
+        """The kind of memory that arrays are in."""
+        return self[0].default_memory().kind if self else None
 
 
 def colocated_cpu_devices(devices_or_mesh: Any) -> Any:

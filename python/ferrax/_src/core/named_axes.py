@@ -8,6 +8,7 @@ function that was compiled under others is not taken for this one.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import threading
 from collections.abc import Hashable
@@ -21,9 +22,12 @@ Axes = tuple[tuple[Hashable, int], ...]
 _NO_MESH = (None, None, ())
 # Of the axes those of meshes, with whether types say what varies over them.
 Manual = tuple[tuple[Hashable, bool], ...]
-# By axes, those of meshes, the mesh in use, the types of boxes, and whether a checkpoint is around.
-_numbers: dict[tuple[Axes, Manual, tuple, Hashable, bool], int] = {((), (), _NO_MESH, frozenset(), False): 0}
-_lock = threading.Lock()
+# Axes, those of meshes, the mesh in use, and whether a checkpoint is around.
+_Key = tuple[Axes, Manual, tuple, bool]
+# The numbers of these, by the types of mutable values (`set_types`).
+_numbers: dict[Hashable, dict[_Key, int]] = {None: {((), (), _NO_MESH, False): 0}}
+_next_number = itertools.count(1)
+_lock = threading.RLock()
 
 
 class _State(threading.local):
@@ -33,6 +37,7 @@ class _State(threading.local):
         self.mesh: tuple = _NO_MESH
         self.spmd: tuple = ()
         self.checkpointed = False
+        self.types: Hashable = None
         self.devices: Hashable | None = None
         self.indices: dict[int, object] = {}
 
@@ -56,20 +61,23 @@ def _set(axes, manual):
 
 
 def _tell():
-    key = (_state.axes, _state.manual, _state.mesh, _types[0], _state.checkpointed)
+    key = (_state.axes, _state.manual, _state.mesh, _state.checkpointed)
     with _lock:
-        number = _numbers.setdefault(key, len(_numbers))
-    _core.set_axes(number)
-
-
-# The types of mutable values that jitted functions close over, whatever describes them, where they are not those
-# that the functions saw first.
-_types: list[Hashable] = [frozenset()]
+        known = _numbers.setdefault(_state.types, {})
+        if key not in known:
+            known[key] = next(_next_number)
+    _core.set_axes(known[key])
 
 
 def set_types(types: Hashable) -> None:
-    """Makes these types part of what functions are known by."""
-    _types[0] = types
+    """Says which mutable values the functions that this thread traces have given other types: part of what functions
+    are known by. None where there are none; others are never given again once there are others."""
+    before, _state.types = _state.types, types
+    if types == before:
+        return
+    if before is not None:
+        with _lock:
+            _numbers.pop(before, None)
     _tell()
 
 
@@ -219,7 +227,9 @@ def kept(rule):
 
 def numbered(number) -> Axes:
     """The axes that the native core knows by this number."""
-    return next((axes for (axes, *_), known in _numbers.items() if known == number), ())
+    with _lock:
+        every = [item for known in _numbers.values() for item in known.items()]
+    return next((axes for (axes, *_), known in every if known == number), ())
 
 
 def names() -> list:

@@ -5,6 +5,9 @@ Imported before all that traces.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
+
 from ferrax import _core
 from ferrax._src.base import config, dtypes, errors, flags, log, monitoring
 from ferrax._src.base.extended_dtypes import (
@@ -36,7 +39,10 @@ def register_generator(dtype: KeyTy, defines: bool) -> None:
 
 register_generator(key_fry, False)
 
-_context_ids: dict[tuple, int] = {}
+# Numbers of settings, by the number of the types of mutable values outside of traces (`set_outside`).
+_context_ids: dict[int, dict[tuple, int]] = {}
+_next_id = itertools.count()
+_outside = [0]
 _RANK_PROMOTION = {"allow": 0, "warn": 1, "raise": 2}
 
 
@@ -45,7 +51,10 @@ def _on_context(context, process_wide) -> None:
         _core.clear_trace_context()
         return
     named = dict(zip(config.TRACE_CONTEXT, context))
-    number = _context_ids.setdefault(context, len(_context_ids))
+    known = _context_ids.setdefault(_outside[0], {})
+    number = known.get(context)
+    if number is None:
+        number = known[context] = next(_next_id)
     _core.set_trace_context(
         bool(named["jax_enable_x64"]),
         str(named["jax_numpy_dtype_promotion"]) == "strict",
@@ -58,6 +67,16 @@ def _on_context(context, process_wide) -> None:
 
 
 flags.on_context_change(_on_context)
+
+
+def set_outside(number: int, forgotten: Iterable[int] = ()) -> None:
+    """Says by a number which types the mutable values have that jitted functions close over: functions are known by it
+    on every thread, but on those that have settings of their own only once they call this or change settings.
+    Those that are forgotten are not given again."""
+    _outside[0] = number
+    for other in forgotten:
+        _context_ids.pop(other, None)
+    flags.tell_context()
 
 _GUARD, _GUARDS = "jax_transfer_guard_host_to_device", "jax_transfer_guard"
 # Which values of a flag set a bit of those that the native core reads, in the order of the bits.
@@ -172,5 +191,6 @@ on_use(lambda: _tell_checks(False))
 def named_context(number) -> dict:
     """The settings of the trace context with this number, and the named axes, by name."""
     axes, number = divmod(number, 1 << 32)
-    values = next((values for values, known in _context_ids.items() if known == number), ())
+    every = [item for known in list(_context_ids.values()) for item in list(known.items())]
+    values = next((values for values, known in every if known == number), ())
     return {**dict(zip(config.TRACE_CONTEXT, values)), "named axes": named_axes.numbered(axes)}

@@ -5,7 +5,8 @@ adds what changes types. In a *state*, structure and types, a box has refs of th
 box that comes back to one has the same refs again. A trace frame from whose outside a box is keeps a state of its own
 once its function gives the box another; when the frame ends the values of that are further outputs of the program, and
 whoever applies it puts the box outside into that state. Jitted functions are known by the states of the boxes that they
-close over: a change of one that any closes over is another number of `named_axes.set_types`.
+close over: a change of one that any closes over is another number of `runtime.set_outside`, on all threads, and which
+boxes the functions that a thread traces have changed is what `named_axes.set_types` has.
 
 As an argument a box is a node of trees: its first child is the *anchor*, a ref by which it is found again.
 Invariant: the state of a box outside of all traces is `_key`; that in a frame is in the frame's scope. Cost: a call
@@ -14,7 +15,9 @@ of a function looks at no boxes; a read or a write of one looks at the frames in
 
 from __future__ import annotations
 
+import collections
 import itertools
+import threading
 import weakref
 from typing import Any
 
@@ -22,8 +25,8 @@ import numpy as np
 
 from ferrax import _core
 from ferrax._src import core
-from ferrax._src.base import errors
-from ferrax._src.core import named_axes
+from ferrax._src.base import errors, flags
+from ferrax._src.core import named_axes, runtime
 from ferrax._src.state import ref as refs_
 from ferrax._src.state.messages import at_user_line
 from ferrax._src.state.ref import Ref
@@ -69,6 +72,7 @@ class Box:
         self._home = home
         self._key = key
         self._refs = {key: refs}
+        self._serial = next(_serials)
         # Of one that stands for an argument whose types its caller cannot take other ones of.
         self._fixed = False
 
@@ -156,6 +160,8 @@ def _frames_inside(box):
 def _state_of(box):
     """`(key, refs)` as the innermost frame has them."""
     frames = _frames_inside(box)
+    if not frames and not box._home:
+        named_axes.set_types(None)
     found, first = (box._key, box._refs[box._key]), 0
     for index, (_, _, scope) in enumerate(frames):
         if scope is not None and box in scope.boxes:
@@ -186,8 +192,7 @@ def put(box, key, arrays) -> None:
         frame, kind, scope = frames[-1]
         scope = refs_._new_scope(frame, kind) if scope is None else scope
         scope.boxes[box] = key, [Ref(_core.alias(x), frame, made) for x in arrays]
-        if not box._home:
-            named_axes.set_types(object())
+        named_axes.set_types(_changed_inside(frames))
         return
     kept = box._refs.get(key)
     if kept is None:
@@ -199,10 +204,8 @@ def put(box, key, arrays) -> None:
         for ref in refs:
             ref._value = None
     box._key = key
-    if box in _watched:
+    if box._serial in _watched:
         _changed_outside(box)
-    elif not box._home:
-        named_axes.set_types(frozenset(_others.items()))
 
 
 def _alike(key, other) -> bool:
@@ -219,35 +222,75 @@ def changed(box) -> TypeError:
     )
 
 
+def _changed_inside(frames):
+    """Which boxes from outside of all traces have another state in these frames: what programs that are traced there
+    see of them as outside is not what there is."""
+    pairs = ((frame, box) for frame, _, scope in frames if scope is not None for box in scope.boxes)
+    return frozenset((frame, box._serial) for frame, box in pairs if not box._home) or None
+
+
 # Which states jitted functions saw.
 
-_numbers = itertools.count()
-# The state that a box had when a jitted function first saw it.
-_watched: weakref.WeakKeyDictionary[Box, Any] = weakref.WeakKeyDictionary()
-_serials: weakref.WeakKeyDictionary[Box, int] = weakref.WeakKeyDictionary()
-# By the serial number of a box: its state, where that is not the first one.
+_serials = itertools.count()
+# By the serial number of a box: the state that it had when a jitted function first saw it, and its state now where
+# that is another.
+_watched: dict[int, Any] = {}
 _others: dict[int, Any] = {}
+# Those of boxes that are gone, still to be forgotten: the garbage collector comes at any time.
+_gone: collections.deque[int] = collections.deque()
+# The numbers of what `_others` holds.
+_numbers: dict[frozenset, int] = {frozenset(): 0}
+_next_number = itertools.count(1)
+_lock = threading.RLock()
 
 
 def _watch(box):
-    if box not in _watched:
-        _watched[box] = box._key
-        number = _serials[box] = next(_numbers)
-        weakref.finalize(box, _forget, number)
+    with _lock:
+        if box._serial not in _watched:
+            _watched[box._serial] = box._key
+            weakref.finalize(box, _gone.append, box._serial)
 
 
-def _forget(number):
-    if _others.pop(number, None) is not None:
-        named_axes.set_types(frozenset(_others.items()))
+def _forget_gone():
+    """Forgets boxes that are gone; the numbers of states that nothing can come back to."""
+    gone = set()
+    while _gone:
+        gone.add(_gone.popleft())
+    if not gone:
+        return []
+    now = _numbers[frozenset(_others.items())]
+    for serial in gone:
+        del _watched[serial]
+        _others.pop(serial, None)
+    lost = [state for state in _numbers if any(serial in gone for serial, _ in state)]
+    forgotten = {_numbers.pop(state) for state in lost}
+    # What was traced in the present state is right without them.
+    rest = frozenset(_others.items())
+    forgotten |= {_numbers.get(rest, now)}
+    _numbers[rest] = now
+    return forgotten - {now}
 
 
 def _changed_outside(box):
-    number = _serials[box]
-    if box._key == _watched[box]:
-        _others.pop(number, None)
-    else:
-        _others[number] = box._key
-    named_axes.set_types(frozenset(_others.items()))
+    with _lock:
+        forgotten = _forget_gone()
+        if box._key == _watched[box._serial]:
+            _others.pop(box._serial, None)
+        else:
+            _others[box._serial] = box._key
+        state = frozenset(_others.items())
+        if state not in _numbers:
+            _numbers[state] = next(_next_number)
+        runtime.set_outside(_numbers[state], forgotten)
+
+
+def changed_meanwhile() -> RuntimeError:
+    """The error of a call whose function saw a box that another thread has given other types since."""
+    flags.tell_context()  # the next call is right
+    return RuntimeError(
+        "a Box that a jitted function closes over was given other types by another thread, while this one was about to "
+        "call the function or has settings of its own (a `with` block). Call it again, or give it the box as an argument"
+    )
 
 
 # Boxes among the leaves of arguments.

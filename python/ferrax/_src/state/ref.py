@@ -223,6 +223,27 @@ class AbstractRef:
     def sharding(self) -> Any:
         return self.inner_aval.sharding
 
+    # A ref is what it is made of, where values that are no arrays hold some.
+
+    def lo_ty(self) -> list[AbstractRef]:
+        """The types of what a ref is made of: its own."""
+        return [self]
+
+    def lower_val(self, hi_val: Any) -> list[Any]:
+        """What a ref is made of: itself."""
+        return [hi_val]
+
+    def raise_val(self, *lo_vals: Any) -> Any:
+        """The ref that is made of these, one."""
+        (ref,) = lo_vals
+        return ref
+
+    def to_tangent_aval(self) -> AbstractRef:
+        """The type of a ref of tangents."""
+        return AbstractRef(self.inner_aval.to_tangent_aval())
+
+    to_ct_aval = to_tangent_aval
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AbstractRef) and self.inner_aval == other.inner_aval
 
@@ -513,10 +534,7 @@ class Scope:
         """The values of the refs that the function closes over; `arguments` are those passed."""
         for box, key in self.seen.items():
             if box._key != key and not self.bound:
-                raise RuntimeError(
-                    "a Box that a jitted function closes over was given other types by another thread. Give it as an "
-                    "argument"
-                )
+                raise boxes().changed_meanwhile()
         for key, ref in arguments.items():
             if home_ref(ref) in self.entries:
                 raise ValueError(both(ref, fun, "jit", self.arguments[key]))

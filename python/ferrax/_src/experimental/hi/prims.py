@@ -14,6 +14,7 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.core import named_axes
 from ferrax._src.experimental.hi.accums import GradAccum, NullAccum, ValAccum, is_zero
+from ferrax._src.experimental.hi.derived import check_ends, is_derived
 from ferrax._src.experimental.hi.rules import ByJvp, Rules, call_p
 from ferrax._src.experimental.hi.slots import Slots
 from ferrax._src.tracing import staging
@@ -22,6 +23,11 @@ from ferrax._src.transforms.ad import is_undefined_primal
 from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.transforms.linearized import asks_for_checkpoints
 from ferrax._src.tree import opaque, tree_util
+
+
+def _is_own(method) -> bool:
+    """Whether a method is one of a user's, made of no other rule."""
+    return method.__module__ != __name__ and not is_derived(method)
 
 
 class HiPrim:
@@ -60,7 +66,7 @@ class HiPrim:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if cls.jvp is not HiPrim.jvp and cls.vjp_fwd is not HiPrim.vjp_fwd:
+        if _is_own(cls.jvp) and _is_own(cls.vjp_fwd):
             asks_for_checkpoints[0] = True
 
     def __init__(self) -> None:
@@ -89,16 +95,26 @@ class HiPrim:
         raise self._missing("expand", "")
 
     def vjp_fwd(self, nzs_in: Any, /, *args: Any) -> tuple[Any, ...]:
-        """The result and residuals, and maybe which results have tangents; `nzs_in` says which arguments have."""
+        """The result and residuals, and maybe which results have tangents, and residuals that `vjp_bwd` gets by
+        themselves; `nzs_in` says which arguments have tangents."""
         raise self._missing("vjp_fwd", "for grad support, ")
 
-    def vjp_bwd(self, res: Any, outgrad: Any, /, *arg_accums: Any) -> None:
-        """Adds to each argument's accumulator its cotangent, from residuals and the cotangent of the result."""
-        found = self.vjp_bwd_retval(res, outgrad)
+    def vjp_bwd(self, res: Any, outgrad: Any, /, *arg_accums: Any) -> Any:
+        """Adds to each argument's accumulator its cotangent, from residuals and the cotangent of the result.
+
+        After a `vjp_fwd` of four results it gets the fourth behind the residuals. What it returns, a dict of what is
+        to be logged or None, is not used.
+        """
+        found, logs = self.vjp_bwd_retval_logs(res, outgrad)
         pairs = zip(self.in_tree.flatten_up_to(arg_accums), _spread(self.in_tree, found))
         for accum, ct in pairs:
             if isinstance(accum, GradAccum):
                 accum.accum(ct)
+        return logs
+
+    def vjp_bwd_retval_logs(self, res: Any, outgrad: Any, /) -> tuple[Any, Any]:
+        """What `vjp_bwd_retval` gives, and what is to be logged, which is not used."""
+        return self.vjp_bwd_retval(res, outgrad), None
 
     def vjp_bwd_retval(self, res: Any, outgrad: Any, /) -> Any:
         """A tuple of the arguments' cotangents, from residuals and the cotangent of the result."""
@@ -109,11 +125,11 @@ class HiPrim:
         raise self._missing("jvp", "for jvp support, ")
 
     def lin(self, nzs_in: Any, *primals: Any) -> tuple[Any, ...]:
-        """The result and residuals for `linearized`."""
+        """The result and residuals for `linearized`, and maybe more as `vjp_fwd` has it."""
         raise self._missing("lin` and `linearized", "for linearize support, ")
 
     def linearized(self, residuals: Any, *tangents: Any) -> Any:
-        """The tangent of the result, from those of the arguments."""
+        """The tangent of the result, from those of the arguments; a fourth result of `lin` comes before these."""
         raise self._missing("lin` and `linearized", "for linearize support, ")
 
     def transpose(self, out_ct: Any, *maybe_accums: Any) -> None:
@@ -128,7 +144,7 @@ class HiPrim:
         """Where the result of a batch has the axis, the rest being mapped."""
         raise self._missing("batch` or `batch_dim_rule", "for vmap support, ")
 
-    def dce(self, used_outs: Any) -> tuple[Any, Any, Any]:
+    def dce(self, used_outs: Any, _live_ins: Any = None) -> tuple[Any, Any, Any]:
         """Which arguments are used, and which results made by which primitive, where only these results are used."""
         if any(tree_util.tree_leaves(used_outs)):
             return True, True, self
@@ -143,8 +159,20 @@ class HiPrim:
         if tree != self.in_tree:
             raise TypeError(f"{type(self).__name__} was made for arguments {self.in_avals}, got {args}")
         written_out = self.effects or not all(map(_is_value, (*self.in_avals_flat, *self.out_avals_flat)))
-        if written_out or _core.trace_state_clean():
+        if _core.trace_state_clean():
             return self.expand(*args)
+        if _overrides(self, "staging"):
+            return self.staging(None, None, *args)
+        if written_out:
+            return self.expand(*args)
+        return self._bind(leaves, args)
+
+    def staging(self, _trace: Any, _source_info: Any, /, *args: Any) -> Any:
+        """The result where a function is traced: one equation, unless overridden. The first two arguments, which JAX
+        has, are None."""
+        return self._bind(opaque.flatten(args)[0], args)
+
+    def _bind(self, leaves, args):
         rules = self._rules
         rules.learn(args)
         # What a checkpoint computes again is differentiated by the forward rule, as in JAX.
@@ -155,7 +183,11 @@ class HiPrim:
         return NotImplementedError(f"{what}{type(self).__name__} must implement `{method}`")
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}[{self.params}]"
+        return f"{type(self).__name__}[{self.pp_params()}]"
+
+    def pp_params(self) -> dict[str, Any]:
+        """What of `params` is shown: all but names that begin with an underscore."""
+        return {name: value for name, value in self.params.items() if not name.startswith("_")}
 
     def __hash__(self) -> int:
         return hash((type(self).__name__, tuple(self.params.items()), frozenset(self.effects)))
@@ -185,7 +217,7 @@ def _is_value(aval) -> bool:
 
 
 def _overrides(prim, name) -> bool:
-    return getattr(type(prim), name).__module__ not in (__name__, HiPrim.__module__)
+    return _is_own(getattr(type(prim), name))
 
 
 def _spread(tree, values):
@@ -208,6 +240,7 @@ class PrimRules(Rules):
         self.has_vjp = _overrides(prim, "vjp_fwd")
         self.has_jvp = _overrides(prim, "jvp")
         self.has_lin = _overrides(prim, "lin")
+        check_ends(prim)
         self.set_slots(prim.in_avals, prim.out_aval)
 
     def set_slots(self, in_avals: Any, out_aval: Any) -> None:
@@ -272,8 +305,10 @@ class PrimRules(Rules):
         return self._lower_outs(out, "jvp"), self._out_tangents(tangent, "jvp")
 
     def _with_flags(self, found, what):
-        out, residuals, *flags = found
-        given = _spread(self.outs.tree, flags[0]) if flags else [True] * len(self.outs.slots)
+        out, residuals, *rest = found
+        given = _spread(self.outs.tree, rest[0]) if rest else [True] * len(self.outs.slots)
+        # Structured ones come to the other rule by themselves.
+        residuals = (residuals, *rest[1:])
         every = [flag for flag, slot in zip(given, self.outs.slots) for _ in slot.types]
         return self._lower_outs(out, what), residuals, every
 
@@ -286,13 +321,13 @@ class PrimRules(Rules):
             (ValAccum if any(own) else NullAccum)(slot.tangent_type(cotangent=True))
             for slot, own in zip(self.ins.slots, self.ins.split(nonzero))
         ]
-        self.prim.vjp_bwd(residuals, out_ct, *self.ins.tree.unflatten(accums))
+        self.prim.vjp_bwd(*residuals, out_ct, *self.ins.tree.unflatten(accums))
         return self.ins.lower_tangents([accum.freeze() for accum in accums], cotangent=True)
 
     def lin(self, nonzero, primals, tangents):
         outs, residuals, _ = self._with_flags(self.prim.lin(self._flags(nonzero), *self._args(primals)), "lin")
         given = self.ins.tree.unflatten(self.ins.raise_tangents(tangents))
-        return outs, self._out_tangents(self.prim.linearized(residuals, *given), "linearized")
+        return outs, self._out_tangents(self.prim.linearized(*residuals, *given), "linearized")
 
     def transpose(self, cotangents, args):
         if not _overrides(self.prim, "transpose"):
