@@ -17,9 +17,9 @@ import numpy as np
 from ferrax._src import core, state
 from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core.jaxpr import ClosedJaxpr
-from ferrax._src.core.primitives import axis_primitive_batchers
+from ferrax._src.core.primitives import apply_program, axis_primitive_batchers
 from ferrax._src.lax.elementwise import _convert_element_type
-from ferrax._src.pallas import run
+from ferrax._src.pallas import flat, run
 from ferrax._src.pallas.blocks import Operand, no_value, spread
 from ferrax._src.pallas.grid import UNKNOWN
 from ferrax._src.pallas.kernels import Kernel
@@ -51,7 +51,7 @@ class Call:
       scratch: the shapes and dtypes of the scratch memory.
       shared: the numbers of the operands that steps change.
       aliases: for the number of an input, that of the output in whose memory it is.
-      kernel, plan: see `kernels` and `run`.
+      kernel, plan, flat: see `kernels`, `run` and `flat`.
     """
 
     def __init__(self, function, spec: GridSpec, prefetch, types, outs, scratch, unflatten, aliases, names, settings):
@@ -60,7 +60,7 @@ class Call:
         self.grid = tuple(sizes)
         self.is_static = None not in sizes
         self.num_prefetch = prefetch.num_leaves
-        self.num_inputs = len(types) - self.num_prefetch
+        self.num_outputs = len(outs)
         specs, origins = names
         prefetched = types[: self.num_prefetch]
         marks = tuple(UNKNOWN if size is None else size for size in sizes)
@@ -93,6 +93,7 @@ class Call:
         known_sizes = [size for size in sizes if size is not None]
         has_steps = len(known_sizes) == len(sizes) and all(size > 0 for size in known_sizes)
         self.plan = run.plan(self) if has_steps else None
+        self.flat = flat.program(self, self.plan) if has_steps else None
         self.compiled = jit(self)
 
     def __repr__(self) -> str:
@@ -104,6 +105,8 @@ class Call:
         inputs."""
         count = self.grid.count(None)
         sizes, arrays = arrays[:count], arrays[count:]
+        if self.flat is not None:
+            return apply_program(self.flat, arrays)
         with self.settings():
             padded = [operand.pad(array) for operand, array in zip(self.operands, arrays)]
             outputs = self.operands[len(arrays) :]
@@ -280,6 +283,7 @@ def pallas_call(
                 known.keep(wrapped, key, call)
             if debug:
                 print(f"pallas_call of {call.kernel.place}: {call!r}\n{call.kernel.program.text()}\n{call.plan}")
+                print("all steps at once, as one program over whole arrays" if call.flat else "block by block")
         moving = [
             _convert_element_type(core.as_array(size, "pallas_call"), _INT32)
             for size, known_size in zip(given.grid, sizes)
