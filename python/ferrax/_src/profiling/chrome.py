@@ -21,7 +21,7 @@ def trace(space: Space, metadata: bool = True) -> bytes:
     head = '{"displayTimeUnit":"ns",' + ('"metadata":{"highres-ticks":true},' if metadata else "")
     planes = [plane for plane in space.planes if plane.lines]
     events = ",\n".join(event for number, plane in enumerate(planes, 1) for event in _events(number, plane))
-    return gzip.compress((head + '"traceEvents":[\n' + events + "\n]}").encode(), 4)
+    return gzip.compress((head + '"traceEvents":[\n' + events + "\n]}").encode(), 2)
 
 
 def _events(number: int, plane: Plane) -> Iterator[str]:
@@ -29,15 +29,12 @@ def _events(number: int, plane: Plane) -> Iterator[str]:
     ends: dict[int, str] = {}
     for row, line in enumerate(plane.lines, 1):
         yield json.dumps({"ph": "M", "pid": number, "tid": row, "name": "thread_name", "args": {"name": line.name}})
-        begin = line.begin / 1e3
+        begin, head = line.begin / 1e3, f'{{"ph":"X","pid":{number},"tid":{row},"ts":'
         for shown, offset, duration in line.events:
             end = ends.get(id(shown))
             if end is None:
                 end = ends[id(shown)] = _end(shown)
-            yield (
-                f'{{"ph":"X","pid":{number},"tid":{row},"ts":{begin + offset / 1e6:.6f},'
-                f'"dur":{duration / 1e6:.6f},{end}}}'
-            )
+            yield f'{head}{begin + offset / 1e6:.6f},"dur":{duration / 1e6:.6f},{end}}}'
 
 
 def _end(shown: Shown) -> str:

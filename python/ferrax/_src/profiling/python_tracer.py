@@ -25,7 +25,9 @@ _Label = Callable[[str], Any]
 
 
 class Tracer(Protocol):
-    """What records calls until it is stopped."""
+    """What records calls until it is stopped, and the names of the threads that it saw, by the system's numbers."""
+
+    names: dict[int, str]
 
     def stop(self) -> None: ...
 
@@ -39,6 +41,7 @@ class _Calls:
         # Nanoseconds.
         self._shortest = 0 if self._all else shortest
         self._labels: dict[CodeType, Any] = {}
+        self.names: dict[int, str] = {}
         self._local = threading.local()
         paths = sysconfig.get_paths()
         # Libraries that were installed are in folders of the standard library's.
@@ -60,6 +63,10 @@ class _Calls:
             running = self._local.running
         except AttributeError:
             running = self._local.running = []
+            # Known here also of threads that end before the profile does.
+            thread = threading.current_thread()
+            if thread.native_id is not None:
+                self.names[thread.native_id] = thread.name
         running.append((code, self._now()))
 
     def ended(self, code: CodeType) -> None:
@@ -89,7 +96,7 @@ class _ByMonitoring:
 
     def __init__(self, calls: _Calls) -> None:
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]  # of Python 3.12
-        self._monitoring = monitoring
+        self._monitoring, self.names = monitoring, calls.names
         # The number that is meant for profilers, or one that nobody has a meaning for.
         free = (tool for tool in (monitoring.PROFILER_ID, 3, 4) if monitoring.get_tool(tool) is None)
         self._tool = next(free, None)
@@ -146,7 +153,7 @@ class _ByProfileFunction:
     """Calls as profile functions of threads are told them."""
 
     def __init__(self, calls: _Calls) -> None:
-        self._calls = calls
+        self._calls, self.names = calls, calls.names
         self._stopped = False
         self._thread = threading.get_ident()
         self._known: dict[CodeType, bool] = {}

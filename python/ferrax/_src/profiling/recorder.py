@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import platform
-import struct
 import threading
 import time
 import warnings
 from typing import NamedTuple
+
+import numpy as np
 
 from ferrax import _core
 from ferrax._src.base.errors import JaxRuntimeError, user_stacklevel
@@ -90,8 +91,13 @@ class Recording:
         on_gpus = self._end_gpus()
         whats, threads = _core.profile_stop()
         stopped = time.time_ns()
-        shown = [_shown(*what) if self._is_wanted(*what[:2]) else None for what in whats]
-        names = {**self._names, **_thread_names()}
+        # Marks that show the same are one.
+        known: dict[tuple[Shown, str], Shown] = {}
+        wanted = (_shown(*what) if self._is_wanted(*what[:2]) else None for what in whats)
+        # By their text as well: 1 is not 1.0.
+        shown = [None if what is None else known.setdefault((what, repr(what.stats)), what) for what in wanted]
+        seen = {} if self._tracer is None else self._tracer.names
+        names = {**seen, **self._names, **_thread_names()}
         lines, dropped = [], 0
         for number, name, missing, packed in threads:
             dropped += missing
@@ -119,13 +125,12 @@ class Recording:
 
     def _events(self, shown: list[Shown | None], packed: bytes) -> list[Event]:
         """The events of a thread in the order in which they began, what is around others first."""
-        found = sorted(struct.iter_unpack("=QQQ", packed), key=lambda event: (event[1], -event[2]))
-        first = self._begin
-        return [
-            Event(what, 1000 * (begin - first), 1000 * max(end - begin, 0))
-            for number, begin, end in found
-            if (what := shown[number]) is not None
-        ]
+        numbers, begins, ends = np.frombuffer(packed, np.uint64).reshape(-1, 3).T.astype(np.int64)
+        order = np.lexsort((-ends, begins))
+        offsets = 1000 * (begins[order] - self._begin)
+        durations = 1000 * np.maximum(ends - begins, 0)[order]
+        found = zip(map(shown.__getitem__, numbers[order].tolist()), offsets.tolist(), durations.tolist())
+        return [Event(what, offset, duration) for what, offset, duration in found if what is not None]
 
 
 def _level(options: _options.ProfileOptions) -> int:

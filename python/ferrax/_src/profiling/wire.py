@@ -6,6 +6,7 @@ Format: https://protobuf.dev/programming-guides/encoding/
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Iterable, Iterator
 
@@ -20,18 +21,27 @@ class MalformedError(ValueError):
 
 def varint(value: int) -> bytes:
     """`value` in 7 bits a byte, the lowest first; negative ones as those of 64 bits."""
-    value &= 0xFFFFFFFFFFFFFFFF
-    if value < 0x80:
+    if 0 <= value < 0x80:
         return _SMALL[value]
-    parts = bytearray()
-    while value > 0x7F:
-        parts.append(value & 0x7F | 0x80)
-        value >>= 7
-    parts.append(value)
-    return bytes(parts)
+    value &= 0xFFFFFFFFFFFFFFFF
+    last, going_on = _pairs()
+    parts = []
+    while value > 0x3FFF:
+        parts.append(going_on[value & 0x3FFF])
+        value >>= 14
+    parts.append(last[value])
+    return b"".join(parts)
 
 
 _SMALL = [bytes([value]) for value in range(0x80)]
+
+
+@functools.cache
+def _pairs() -> tuple[list[bytes], list[bytes]]:
+    """Numbers of 14 bits: as the end of a varint, and as two bytes after which it goes on."""
+    going_on = [bytes([low | 0x80, high | 0x80]) for high in range(0x80) for low in range(0x80)]
+    last = _SMALL + [bytes([low | 0x80, high]) for high in range(1, 0x80) for low in range(0x80)]
+    return last, going_on
 
 
 def number(field: int, value: int) -> bytes:
