@@ -32,10 +32,10 @@ class ProfileEvent:
 
     Errors: TypeError when called: events come from lines.
 
-    >>> ferrax.profiler.ProfileEvent()
-    Traceback (most recent call last):
-        ...
-    TypeError: ProfileEvent: events are read of the lines of a ProfileData
+    >>> data = ferrax.profiler.ProfileData.from_text_proto(
+    ...     'planes { lines { timestamp_ns: 7 events { duration_ps: 2000 } } }')
+    >>> [event.end_ns for plane in data.planes for line in plane.lines for event in line.events]
+    [9.0]
     """
 
     __slots__ = ("_event", "_begin")
