@@ -34,6 +34,7 @@ from ferrax import (
     nn as nn,
     numpy as numpy,
     ops as ops,
+    profiler as profiler,
     random as random,
     ref as ref,
     scipy as scipy,

@@ -17,6 +17,7 @@ use crate::expand;
 use crate::legalise::legalise;
 use crate::memory_plan::MemoryPlan;
 use crate::plan::Plan;
+use crate::profile::{Kind, Level, Span, What};
 pub use crate::tuning::Target;
 
 /// A machine that runs plans.
@@ -132,7 +133,7 @@ impl<'a, B: Backend + ?Sized> Nested<'a, B> {
         }
         let mut body = plan(program, &self.backend.target())?;
         self.backend.adapt_body(&mut body);
-        let executable = Arc::new(self.backend.bind(body, self)?);
+        let executable = Arc::new(bind(self.backend, body, self)?);
         self.done.insert(Arc::as_ptr(program).addr(), (program.clone(), executable.clone()));
         Ok(executable)
     }
@@ -145,6 +146,7 @@ pub fn prepare(program: &Program) -> Result<Program> {
 
 /// The same of a program that is without calls.
 pub fn optimised(flat: Program) -> Result<Program> {
+    let _span = Span::begin(Level::Runs, || What::named(Kind::Compile, "optimise"));
     optimise(&legalise(flat)?, Options::default())
 }
 
@@ -190,5 +192,10 @@ fn explained<B: Backend + ?Sized>(backend: &B, program: &Program, error: Error) 
 
 /// Compiles what [`prepare`] gave.
 pub fn compile_prepared<B: Backend + ?Sized>(backend: &B, program: &Program) -> Result<B::Executable> {
-    backend.bind(plan(program, &backend.target())?, &mut Nested::new(backend))
+    bind(backend, plan(program, &backend.target())?, &mut Nested::new(backend))
+}
+
+fn bind<B: Backend + ?Sized>(backend: &B, plan: Plan, nested: &mut Nested<'_, B>) -> Result<B::Executable> {
+    let _span = Span::begin(Level::Runs, || What::named(Kind::Compile, "bind"));
+    backend.bind(plan, nested)
 }

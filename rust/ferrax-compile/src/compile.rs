@@ -8,8 +8,10 @@ use rustc_hash::FxHashMap;
 use crate::emit::{Emission, emit_group};
 use crate::graph::{Class, Graph};
 use crate::group::{Grouping, Item, group};
+use crate::label::Label;
 use crate::place::{Pending, place};
 use crate::plan::Plan;
+use crate::profile::{Kind, Level, Span, What};
 use crate::tuning::Target;
 use crate::verify::{verify_places, verify_plan};
 
@@ -20,6 +22,7 @@ use crate::verify::{verify_places, verify_plan};
 /// finds all of them that virtual code does not hide from each other, so the rounds are no more than
 /// equations follow each other in virtual code, which [`Graph::choose_roots`] bounds.
 pub fn plan(program: &Program, target: &Target) -> Result<Plan> {
+    let _span = Span::begin(Level::Runs, || What::named(Kind::Compile, "plan"));
     let mut graph = Graph::new(program, target)?;
     loop {
         graph.choose_roots();
@@ -36,7 +39,8 @@ pub fn plan(program: &Program, target: &Target) -> Result<Plan> {
             }
             match emit_group(&graph, &grouping, number, &stored)? {
                 Emission::Kernel(None) => {}
-                Emission::Kernel(Some(kernel)) => {
+                Emission::Kernel(Some(mut kernel)) => {
+                    kernel.launch.label = Label::of_kernel(&graph, group);
                     pending.push(Pending::Kernel(Box::new(kernel.launch), kernel.operands));
                 }
                 Emission::Store(vars) => unfused.extend(vars),

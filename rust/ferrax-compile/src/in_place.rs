@@ -119,7 +119,7 @@ fn in_place_pairs(
 ) -> SmallVec<[(BufferId, BufferId); 2]> {
     let mut pairs = SmallVec::new();
     let (launch, operands) = match step {
-        Step::Library { op, inputs, outputs } => {
+        Step::Library { op, inputs, outputs, .. } => {
             for (operand, result) in updates(op, target) {
                 let (from, to) = (inputs[operand].buffer, outputs[result].buffer);
                 let once =

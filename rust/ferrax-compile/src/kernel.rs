@@ -34,6 +34,7 @@ use ferrax_ir::{DType, Scalar};
 use smallvec::SmallVec;
 
 use crate::index::{PerLoop, View};
+use crate::label::Label;
 
 /// How the iterations of a loop relate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -135,6 +136,7 @@ pub struct Launch {
     pub jumps: Vec<Jumps>,
     /// One for each store, without guards.
     pub stores: Vec<View>,
+    pub label: Label,
 }
 
 impl Kernel {

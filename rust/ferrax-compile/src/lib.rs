@@ -26,6 +26,8 @@
 //! | `rows` | kernels that go through rows together, a block at a time |
 //! | `verify/` | that every access of a plan is inside of its buffer, blocks of runs are apart, and no two values share memory |
 //! | `launches/` | what machines launch at once: kernels in products, in one shader, in small loops; blocks of runs |
+//! | `label` | what profiles call a step, and the user's line |
+//! | `profile` | what ran when, on which thread |
 //! | `plan_text`, `plan_costs` | plans as text; the memory that they need |
 //! | `memory_plan` | each buffer's place and life, each copy and update in place, as plain data |
 
@@ -46,6 +48,7 @@ pub mod index;
 pub mod interpret;
 pub mod kernel;
 mod kernel_text;
+pub mod label;
 pub mod launches;
 mod legalise;
 mod lives;
@@ -56,6 +59,7 @@ mod place;
 pub mod plan;
 pub mod plan_costs;
 mod plan_text;
+pub mod profile;
 pub mod reference;
 pub mod rows;
 pub mod schedule;

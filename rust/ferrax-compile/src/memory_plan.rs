@@ -258,7 +258,7 @@ impl<'a> Facts<'a> {
                     && moves(&kernel.epilogue);
                 (if only_moves { self.bytes(&writes) } else { 0 }, launch.to_string())
             }
-            Step::Library { op, inputs, outputs } => {
+            Step::Library { op, inputs, outputs, .. } => {
                 reads.extend(inputs.iter().map(|argument| argument.buffer.0));
                 writes.extend(outputs.iter().map(|argument| argument.buffer.0));
                 let apart = updates_operand(op) && inputs[0].buffer != outputs[0].buffer;

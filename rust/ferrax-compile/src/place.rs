@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 use crate::graph::Graph;
 use crate::in_place::{donations, taken_over};
 use crate::kernel::Launch;
+use crate::label::Label;
 use crate::lives::Lives;
 use crate::plan::{ALIGNMENT, Argument, Buffer, BufferId, Place, Plan, Run, Step, needed, run_at};
 use crate::rows::{find_runs, make_way};
@@ -161,7 +162,12 @@ impl<'a> Placer<'a> {
                         .iter()
                         .map(|&v| self.argument(&Atom::Var(v)))
                         .collect::<Result<Vec<_>>>()?;
-                    Step::Library { op: equation.op.clone(), inputs, outputs }
+                    Step::Library {
+                        op: equation.op.clone(),
+                        inputs,
+                        outputs,
+                        label: Label::of_call(equation),
+                    }
                 }
             });
         }

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 
 use crate::index::PerLoop;
 use crate::kernel::Launch;
+use crate::label::Label;
 use crate::tuning::Target;
 
 /// An index into [`Plan::buffers`].
@@ -67,10 +68,18 @@ pub enum Step {
         operands: Vec<BufferId>,
     },
     /// `outputs[0]` may be the buffer of `inputs[0]`: then the op works in place.
-    Library { op: Op, inputs: Vec<Argument>, outputs: Vec<Argument> },
+    Library { op: Op, inputs: Vec<Argument>, outputs: Vec<Argument>, label: Label },
 }
 
 impl Step {
+    /// What profiles call it.
+    pub fn label(&self) -> &Label {
+        match self {
+            Step::Kernel { launch, .. } => &launch.label,
+            Step::Library { label, .. } => label,
+        }
+    }
+
     /// Shows each buffer that it reads or writes, as often as it does.
     pub fn each_buffer(&self, mut show: impl FnMut(BufferId)) {
         match self {

@@ -77,7 +77,7 @@ impl fmt::Display for Plan {
                         writeln!(f, "    {line}")?;
                     }
                 }
-                Step::Library { op, inputs, outputs } => {
+                Step::Library { op, inputs, outputs, .. } => {
                     writeln!(f, "  call {} {} -> {}", ShowOp(op), Arguments(inputs), Arguments(outputs))?;
                 }
             }

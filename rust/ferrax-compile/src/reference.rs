@@ -152,7 +152,7 @@ impl Run<'_> {
                 }
                 Ok(())
             }
-            Step::Library { op, inputs, outputs } => self.call(op, inputs, outputs),
+            Step::Library { op, inputs, outputs, .. } => self.call(op, inputs, outputs),
         }
     }
 

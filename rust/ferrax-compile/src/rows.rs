@@ -186,7 +186,9 @@ impl Walker<'_> {
                 let worth_it = bytes >= target.run_bytes / 4 && !launch.extents.contains(&0);
                 worth_it.then_some(Walker::Kernel(launch, operands))
             }
-            Step::Library { op, inputs, outputs } => rowwise(op, inputs, outputs, target).map(Walker::Call),
+            Step::Library { op, inputs, outputs, .. } => {
+                rowwise(op, inputs, outputs, target).map(Walker::Call)
+            }
         }
     }
 

@@ -24,6 +24,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use ferrax_compile::profile::{Level, Span, What};
 use ferrax_ir::{Result, Storage, memory_error};
 
 /// Under a sanitizer an array is an allocation of exactly its bytes that no other array is given
@@ -458,6 +459,9 @@ impl Storage for Inline {
     }
 }
 
+/// Bytes of arrays above which profiles show that memory is taken for them.
+const NOTED: usize = 1 << 20;
+
 /// Storage for `len` bytes, and where they are. The pointer may be written
 /// through until the storage is next looked at, cloned or given away.
 pub fn storage(len: usize) -> Result<(Arc<dyn Storage>, *mut u8)> {
@@ -469,6 +473,8 @@ pub fn storage(len: usize) -> Result<(Arc<dyn Storage>, *mut u8)> {
         };
         return Ok((small, pointer));
     }
+    let large = len > NOTED;
+    let _span = large.then(|| Span::begin(Level::Runs, || What::bytes("allocate", len)));
     let buffer = Buffer::new(len)?;
     let pointer = buffer.pointer();
     Ok((Arc::new(buffer), pointer))

@@ -1,5 +1,9 @@
 //! From a plan to an executable: each step with its sizes, its thresholds and the memory that it may find in one.
 
+use std::ops::Range;
+use std::sync::Arc;
+
+use ferrax_compile::profile::{Kind, What};
 use ferrax_compile::{Argument, Place, Plan, Step};
 use ferrax_ir::tensor::element_count;
 use ferrax_ir::{Op, Result, internal_error};
@@ -45,6 +49,20 @@ fn kernel(
     }
 }
 
+/// What profiles show of these steps, which run as one.
+fn what(plan: &Plan, steps: Range<usize>) -> Arc<What> {
+    let steps = &plan.steps[steps];
+    let kind = match steps {
+        [Step::Library { .. }] => Kind::Library,
+        _ => Kind::Kernel,
+    };
+    let labels = steps.iter().map(Step::label);
+    let source = labels.clone().rev().map(|label| label.source).find(|source| source.is_known());
+    let names: Vec<&str> = labels.map(|label| &*label.name).collect();
+    let by_rows = if names.len() > 1 { " by rows" } else { "" };
+    What::new(kind, names.join(" + ") + by_rows, source.unwrap_or_default())
+}
+
 /// Makes a plan ready.
 pub(crate) fn bind(plan: Plan, nested: &mut Nested<'_>) -> Result<Executable> {
     let (tuning, times) = (nested.backend().tuning(), nested.times());
@@ -63,11 +81,12 @@ pub(crate) fn bind(plan: Plan, nested: &mut Nested<'_>) -> Result<Executable> {
     let mut number = 0;
     while let Some(step) = plan.steps.get(number) {
         let run = runs.next_if(|run| run.steps.start == number);
+        let first = number;
         number = run.map_or(number + 1, |run| run.steps.end);
         let action = match (run, step) {
             (Some(run), _) => Action::Rows(Box::new(Rows::new(&plan, run, tuning, |step| match step {
                 Step::Kernel { .. } => Ok(Work::Kernel(Box::new(bound(step, run.extents.len())?))),
-                Step::Library { op, inputs, outputs } => {
+                Step::Library { op, inputs, outputs, .. } => {
                     Ok(Work::Call(kernel(op, inputs, outputs, &regions, nested)?, inputs.len()))
                 }
             })?)),
@@ -75,7 +94,7 @@ pub(crate) fn bind(plan: Plan, nested: &mut Nested<'_>) -> Result<Executable> {
                 bound: Box::new(bound(step, 0)?),
                 operands: operands.iter().map(|id| id.0).collect(),
             },
-            (None, Step::Library { op, inputs, outputs }) => Action::Library {
+            (None, Step::Library { op, inputs, outputs, .. }) => Action::Library {
                 kernel: kernel(op, inputs, outputs, &regions, nested)?,
                 inputs: inputs.iter().map(|argument| argument.buffer.0).collect(),
                 outputs: outputs.iter().map(|argument| argument.buffer.0).collect(),
@@ -86,7 +105,7 @@ pub(crate) fn bind(plan: Plan, nested: &mut Nested<'_>) -> Result<Executable> {
         if let Action::Library { kernel, .. } = &action {
             scratch = scratch.max(kernel.scratch());
         }
-        steps.push(Ready { action, work });
+        steps.push(Ready { action, work, what: what(&plan, first..number) });
     }
     let read = plan.inputs.iter().map(|(dtype, sizes)| element_count(sizes).saturating_mul(dtype.size()));
     // An output that is another value may be copied.

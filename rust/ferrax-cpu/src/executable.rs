@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ferrax_compile::carries::Ends;
+use ferrax_compile::profile::{self, Level, Span, What};
 use ferrax_compile::{Argument, Path, Place};
 use ferrax_ir::{DType, Error, Result, Sizes, Storage, Tensor, internal_error, value_error};
 use rustc_hash::FxHashSet;
@@ -41,6 +42,8 @@ pub(crate) struct Ready {
     pub action: Action,
     /// Bytes of the operands, and something for the step itself.
     pub work: usize,
+    /// What profiles show of it.
+    pub what: Arc<What>,
 }
 
 #[derive(Debug)]
@@ -234,11 +237,13 @@ impl Executable {
             .collect();
         let scratch = arena.wrapping_add(self.scratch);
         let mut work = 0;
+        let recorded = profile::is_on(Level::Runs);
         for step in &self.steps {
             if work > 0 && interrupted(work) {
                 return Err(pool::stopped());
             }
             work = step.work;
+            let _span = recorded.then(|| Span::of(step.what.clone()));
             match &step.action {
                 Action::Kernel { bound, operands } => {
                     let operands: SmallVec<[*mut u8; 8]> =
@@ -310,6 +315,7 @@ impl Held for Executable {
         let of_step = |step: &Ready| {
             let operands = step.action.buffers().count() * size_of::<u32>();
             operands
+                + step.what.name.len()
                 + match &step.action {
                     Action::Kernel { bound, .. } => bound.bytes(),
                     Action::Library { kernel, .. } => kernel.bytes(),

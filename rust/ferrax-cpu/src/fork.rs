@@ -14,6 +14,8 @@
 use std::cell::Cell;
 use std::sync::{Once, OnceLock};
 
+use ferrax_compile::profile;
+
 use crate::{alloc, code, eager, ffi, kernels, persistent, pool, vm};
 
 /// All locks, held by this thread.
@@ -23,6 +25,7 @@ struct Held {
     _eager: eager::Held,
     _persistent: persistent::Held,
     _ffi: ffi::Held,
+    profile: profile::Held,
     code: code::Held,
     pool: pool::Held,
     _alloc: alloc::Held,
@@ -42,6 +45,7 @@ extern "C" fn prepare() {
         _eager: eager::hold(),
         _persistent: persistent::hold(),
         _ffi: ffi::hold(),
+        profile: profile::hold(),
         code: code::hold(),
         pool: pool::hold(),
         _alloc: alloc::hold(),
@@ -56,6 +60,7 @@ extern "C" fn in_parent() {
 extern "C" fn in_child() {
     if let Some(mut held) = HELD.take() {
         held.pool.forget_helpers();
+        held.profile.forget();
         code::in_child(&mut held.code);
     }
 }

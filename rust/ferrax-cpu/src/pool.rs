@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use ferrax_compile::profile::{self, Span, What};
 use ferrax_ir::paths::Path;
 use ferrax_ir::{Error, Result};
 
@@ -78,6 +79,8 @@ struct Job {
     panicked: AtomicBool,
     /// None if nothing may stop the job.
     stop: Option<Arc<Stop>>,
+    /// What a profile shows of helpers.
+    what: Option<Arc<What>>,
     /// Valid while an unfinished chunk is claimed: the caller returns only
     /// after all claimed chunks are done and no further one can be claimed.
     work: *const (dyn Fn(usize) + Sync),
@@ -155,6 +158,7 @@ impl Shared {
         loop {
             let seen = self.posted.load(Ordering::Acquire);
             while let Some(job) = self.find() {
+                let _span = job.what.clone().map(Span::of);
                 job.help(number);
             }
             let idle = Instant::now();
@@ -361,6 +365,7 @@ fn run_until(chunks: usize, work: &(dyn Fn(usize) + Sync), stop: Option<Arc<Stop
         room: AtomicUsize::new(width - 1),
         panicked: AtomicBool::new(false),
         stop,
+        what: profile::share(),
         work,
     });
     shared.jobs().push(job.clone());
@@ -430,6 +435,7 @@ mod tests {
                     room: AtomicUsize::new(0),
                     panicked: AtomicBool::new(false),
                     stop: None,
+                    what: None,
                     // SAFETY: only the lifetime changes, and the job ends before the closure does.
                     work: unsafe {
                         std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(work)

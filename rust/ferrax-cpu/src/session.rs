@@ -7,8 +7,10 @@
 //! what the caller changed and allocates nothing.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use ferrax_compile::Place;
+use ferrax_compile::profile::{self, Kind, Level, Span, What};
 use ferrax_ir::Result;
 
 use crate::call::Call;
@@ -45,7 +47,7 @@ struct Patch {
 #[derive(Debug)]
 enum Part {
     /// Small kernels, one after another: these patches, then these lines.
-    Flat { patches: Range<usize>, lines: Range<usize>, work: usize },
+    Flat { patches: Range<usize>, lines: Range<usize>, work: usize, steps: Range<usize> },
     /// A step, with the entries of its table if it has one.
     Step { number: usize, table: Range<usize> },
 }
@@ -146,8 +148,8 @@ impl Raw {
         }
         self.lines.extend(flat.lines.into_iter().map(|line| line.shifted(first)));
         let own_work = executable.steps[number].work;
-        if let Some(Part::Flat { patches, lines, work }) = self.parts.last_mut() {
-            (patches.end, lines.end) = (self.patches.len(), self.lines.len());
+        if let Some(Part::Flat { patches, lines, work, steps }) = self.parts.last_mut() {
+            (patches.end, lines.end, steps.end) = (self.patches.len(), self.lines.len(), number + 1);
             *work += own_work;
             return;
         }
@@ -155,6 +157,7 @@ impl Raw {
             patches: patches..self.patches.len(),
             lines: lines..self.lines.len(),
             work: own_work,
+            steps: number..number + 1,
         });
     }
 
@@ -187,6 +190,8 @@ pub struct Session<'a> {
     scratch: *mut u8,
     /// Done since the last question whether to stop.
     work: usize,
+    /// Whether a profile shows what it runs.
+    recorded: bool,
 }
 
 impl<'a> Session<'a> {
@@ -213,6 +218,7 @@ impl<'a> Session<'a> {
             tables: pointers(layout.tables, layout.table_entries),
             scratch: workspace.wrapping_add(executable.scratch),
             work: 0,
+            recorded: profile::is_on(Level::Inside),
         };
         for (pointer, place) in session.pointers.iter_mut().zip(&executable.places) {
             *pointer = match *place {
@@ -273,8 +279,9 @@ impl<'a> Session<'a> {
         self.work += interrupt::STEP;
         for part in &self.raw.parts {
             match part {
-                Part::Flat { patches, lines, work } => {
+                Part::Flat { patches, lines, work, steps } => {
                     self.work += work;
+                    let _span = self.recorded.then(|| Span::of(self.together(steps)));
                     for patch in &self.raw.patches[patches.clone()] {
                         let pointer = self.pointers[patch.buffer as usize];
                         self.tables[patch.entry as usize] = pointer.wrapping_offset(patch.offset);
@@ -298,6 +305,16 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    /// What a profile shows of small kernels that run as one.
+    #[cold]
+    fn together(&self, steps: &Range<usize>) -> Arc<What> {
+        let first = &self.executable.steps[steps.start].what;
+        match steps.len() - 1 {
+            0 => first.clone(),
+            more => What::new(Kind::Kernel, format!("{} and {more} more", first.name), first.source),
+        }
+    }
+
     /// Runs one step.
     ///
     /// # Safety
@@ -305,6 +322,7 @@ impl<'a> Session<'a> {
     unsafe fn step(&mut self, number: usize, table: Range<usize>) -> Result<()> {
         let step = &self.executable.steps[number];
         self.work += step.work;
+        let _span = self.recorded.then(|| Span::of(step.what.clone()));
         for (to, id) in self.operands.iter_mut().zip(step.action.buffers()) {
             *to = self.pointers[id as usize];
         }

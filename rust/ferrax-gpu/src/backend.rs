@@ -195,7 +195,7 @@ impl Binder<'_> {
                 self.costs.push(Some(cost::of_kernel(launch)));
                 Ready::Kernel(self.gpu.prepare(launch, &bytes)?, operands.clone())
             }
-            Step::Library { op, inputs, outputs } => {
+            Step::Library { op, inputs, outputs, .. } => {
                 let (library, cost) = match fusion {
                     Some(fusion) => {
                         let (inputs, outputs) = fusion.arguments.split_at(2);

@@ -36,7 +36,7 @@ impl Blocks {
         let steps = &plan.steps[run.steps.clone()];
         let cost = steps.iter().map(|step| match step {
             Step::Kernel { launch, .. } => cost::of_kernel(launch),
-            Step::Library { op, inputs, outputs } => cost::of_call(op, inputs, outputs),
+            Step::Library { op, inputs, outputs, .. } => cost::of_call(op, inputs, outputs),
         });
         let each = planned.parts.len() as u64 * cost::LAUNCH;
         let cost = cost.fold(0, |all: u64, cost| all.saturating_add(cost).saturating_add(each));
@@ -52,7 +52,7 @@ impl Blocks {
                         let bytes: Vec<usize> = bytes.collect();
                         gpu.prepare(&planned.launch(number, launch, part), &bytes)?
                     }
-                    Step::Library { op: Op::DotGeneral(op), inputs, outputs } => {
+                    Step::Library { op: Op::DotGeneral(op), inputs, outputs, .. } => {
                         let begin = [0, 1, 2].map(|operand| operands[operand].is_own());
                         match product::bind_part(gpu, op, (inputs, outputs), (part, begin))? {
                             Some(prepared) => prepared,

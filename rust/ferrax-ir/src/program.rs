@@ -322,6 +322,11 @@ impl Source {
         if self.line == 0 { Source { line: call.line, ..self } } else { self }
     }
 
+    /// Whether it has a line.
+    pub fn is_known(self) -> bool {
+        self.line != 0
+    }
+
     pub fn line(self) -> Option<SourceLine> {
         LINES.read().unwrap_or_else(PoisonError::into_inner).get(self.line)
     }

@@ -12,7 +12,7 @@ use crate::array::{Array, Data};
 use crate::errors::IntoPyResult;
 use crate::once::intern;
 use crate::promote::{context, default_dtype};
-use crate::{checks, devices, dtypes, eager};
+use crate::{checks, devices, dtypes, eager, profiler};
 
 /// An operand of an op.
 #[derive(Clone)]
@@ -187,7 +187,9 @@ pub fn numpy_value(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
         ));
     }
     let dtype = dtypes::from_python(&object.getattr(intern!(py, "dtype"))?)?;
+    let begin = profiler::noted();
     let mut tensor = copy_interface(py, capsule, dtype)?;
+    profiler::copied(begin, tensor.bytes().len());
     // NumPy's bools may be views of any bytes.
     if dtype.is_bool() {
         ferrax_ir::tensor::normalise(dtype, tensor.bytes_mut().py(py)?);

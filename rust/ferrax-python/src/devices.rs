@@ -21,7 +21,7 @@ use crate::once::intern;
 use crate::placement;
 use crate::program::PyProgram;
 use crate::tracebacks::Filtered;
-use crate::{checks, eager, trace};
+use crate::{checks, eager, profiler, trace};
 
 /// Those but the host; a device's number is one more than its index.
 static DEVICES: RwLock<Vec<Attachment>> = RwLock::new(Vec::new());
@@ -247,6 +247,7 @@ pub fn run(
     let runnable = match program.compiled.find(id) {
         Some(runnable) => runnable,
         None => {
+            let _span = profiler::phase("compile", &program.program.name);
             let made = py.detach(|| device.compile(&program.program)).py(py)?;
             program.compiled.keep(id, made.clone());
             made
@@ -262,7 +263,9 @@ pub fn run(
             Operand::Literal(literal) => device.upload(literal.value.to_tensor().py(py)?.bytes()).py(py),
         })
         .collect::<PyResult<Vec<_>>>()?;
+    let span = profiler::call(py, || format!("run on {id}"));
     let outputs = py.detach(|| runnable.run(&inputs)).py(py)?;
+    drop(span);
     let results: Vec<Concrete> = outputs
         .into_iter()
         .zip(weak)
@@ -287,6 +290,7 @@ fn memory(py: Python<'_>, device: &dyn Device, concrete: &Concrete) -> PyResult<
                 .py(py)
         }
         Buffer::Host(storage) => {
+            let _span = profiler::transfer("copy to device", storage.bytes().len());
             eager::release_gil(py, storage.bytes().len(), || device.upload(storage.bytes())).py(py)
         }
     }
@@ -298,7 +302,9 @@ fn downloaded(memory: &dyn Memory, of: &Concrete) -> Result<Tensor> {
     let to = Arc::get_mut(&mut storage)
         .and_then(|storage| storage.bytes_mut())
         .ok_or_else(|| internal_error!("fresh storage cannot be written"))?;
+    let span = profiler::transfer("copy from device", to.len());
     memory.download(to)?;
+    drop(span);
     of.with(storage)
 }
 

@@ -13,7 +13,7 @@ use crate::errors::{IntoPyResult, to_py};
 use crate::nans;
 use crate::program::PyProgram;
 use crate::trace::{self, Outputs};
-use crate::{cache, checks, devices, key_reuse, placement};
+use crate::{cache, checks, devices, key_reuse, placement, profiler};
 
 /// Bytes of operands or of results above which the GIL is released while something runs: below,
 /// releasing costs more than it gives.
@@ -47,6 +47,7 @@ pub fn run(py: Python<'_>, op: &Op, operands: &[Operand<'_>]) -> PyResult<Output
 
 /// Runs an op without sub-programs, whatever becomes of keys.
 pub fn run_plain(py: Python<'_>, op: &Op, operands: &[Operand<'_>]) -> PyResult<Outputs> {
+    let _span = profiler::call(py, || op.name().to_owned());
     let inputs = tensors(py, operands)?;
     if let Op::Extension(_) = op {
         return run_extension(py, op, operands, &inputs);

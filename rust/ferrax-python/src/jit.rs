@@ -27,6 +27,7 @@ use crate::convert::{self, Operand};
 use crate::dims;
 use crate::once::intern;
 use crate::placement;
+use crate::profiler;
 use crate::program::PyProgram;
 use crate::promote::{compilation_context, context};
 use crate::spmd;
@@ -439,6 +440,7 @@ impl JitFunction {
         values: &[Option<Py<Array>>],
     ) -> PyResult<Arc<Entry>> {
         let known = self.before_trace(py, &key)?;
+        let _span = profiler::phase("trace", &self.name);
         let begun = Instant::now();
         let types: Vec<ArrayType> = key.leaves.iter().map(LeafType::array_type).collect();
         let names = PyTuple::new(
@@ -713,6 +715,7 @@ impl JitFunction {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
         let (this, py) = (slf.get(), slf.py());
+        let _span = profiler::call(py, || format!("PjitFunction({})", this.name));
         let call = || {
             if context().disable_jit {
                 return this.function.bind(py).call(args, kwargs).map(Bound::unbind);

@@ -21,6 +21,7 @@
 //! | `export` | programs as bytes |
 //! | `tree` | pytrees |
 //! | `process`, `persistent` | threads and memory of the process; programs on disk |
+//! | `profiler` | what ran when |
 //! | `once` | what is made once, also where processes fork |
 //! | `source`, `errors`, `tracebacks`, `interrupt` | the user's line, exceptions, what frames they show, Ctrl-C |
 
@@ -59,6 +60,7 @@ pub mod persistent;
 pub mod placement;
 pub mod primitive;
 pub mod process;
+pub mod profiler;
 pub mod program;
 pub mod promote;
 pub mod source;
@@ -84,6 +86,7 @@ mod _core {
         crate::tree::register(module)?;
         crate::bind::register(module)?;
         crate::export::register(module)?;
+        crate::profiler::register(module)?;
         let ufuncs = PyModule::new(py, "ferrax._core.ufuncs")?;
         crate::elementwise::numpy_mixed::register(&ufuncs)?;
         module.add("ufuncs", &ufuncs)?;

@@ -24,7 +24,7 @@ use crate::eager;
 use crate::elementwise::{Promotion, aligned, convert_literal};
 use crate::errors::{IntoPyResult, to_py};
 use crate::promote::context;
-use crate::{checks, nans, placement};
+use crate::{checks, nans, placement, profiler};
 
 /// An op with two operands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -248,6 +248,7 @@ fn run(py: Python<'_>, op: Pairwise, ready: &Ready, operands: &[Operand<'_>; 2])
     if watched {
         checks::may_run(Op::from(op).name())?;
     }
+    let _span = profiler::call(py, || Op::from(op).name().to_owned());
     let inputs = tensors(py, ready.target, operands)?;
     let results = eager::release_gil(py, ready.executable.work(), || ready.executable.run(&inputs)).py(py)?;
     if watched {

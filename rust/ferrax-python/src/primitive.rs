@@ -27,7 +27,7 @@ use crate::interrupt::stash;
 use crate::once::Once;
 use crate::params::from_python;
 use crate::program::{PyProgram, array_type, operands, type_tuple};
-use crate::trace;
+use crate::{profiler, trace};
 
 /// One application of a primitive that is defined in Python.
 #[derive(Debug)]
@@ -192,6 +192,7 @@ impl Row for PythonPrimitive {
             let results = operands(&results)?;
             Ok(eager::tensors(py, &results)?.into_vec())
         };
+        let _span = profiler::callback(&self.name);
         let results = Python::attach(run).map_err(stash)?;
         for (tensor, ty) in results.iter().zip(outputs) {
             if !same_but_weak(&tensor.array_type().into(), ty) {

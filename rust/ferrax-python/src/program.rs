@@ -18,7 +18,7 @@ use crate::drops::Referred;
 use crate::errors::IntoPyResult;
 use crate::trace::{self, FrameKind};
 use crate::{
-    checks, devices, dims, dtypes, eager, key_reuse, nans, params, persistent, placement, primitive,
+    checks, devices, dims, dtypes, eager, key_reuse, nans, params, persistent, placement, primitive, profiler,
 };
 
 /// What an equation takes in memory in an executable, about.
@@ -73,6 +73,7 @@ impl PyProgram {
             return Ok(executable);
         }
         let begun = Instant::now();
+        let _span = profiler::phase("compile", &self.program.name);
         let made = py.detach(|| ferrax_cpu::compile_kept(&self.program)).py(py)?;
         persistent::tell(py)?;
         if checks::compiles() {
@@ -86,6 +87,11 @@ impl PyProgram {
     pub fn kept_bytes(&self) -> usize {
         let compiled = self.program.size().saturating_mul(EQUATION_BYTES);
         self.program.bytes().saturating_add(compiled)
+    }
+
+    /// What its executable keeps in memory, if it is compiled.
+    pub fn executable_bytes(&self) -> Option<usize> {
+        self.executable.get().map(|executable| executable.bytes())
     }
 
     pub fn is_compiled(&self) -> bool {

@@ -55,8 +55,6 @@ INSTEAD = {
     "jax.export.symbolic_shape": "shapes are known when a function is exported: export it for each of them",
     "jax.export.symbolic_args_specs": "shapes are known when a function is exported: export it for each of them",
     "jax.export.SymbolicScope": "shapes are known when a function is exported: export it for each of them",
-    "jax.profiler": "there is no trace for XLA's profiler; `f.stats()` of a jitted function says what "
-    "was compiled, and Python's profilers see the calls",
 }  # fmt: skip
 
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]

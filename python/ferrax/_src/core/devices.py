@@ -277,8 +277,19 @@ def _of_id(platform, id):
 
 
 _client = functools.cache(Client)
+
+
 # One object for each device, whatever it was chosen by.
-_device = functools.cache(lambda platform, id, number: Device(id, _client(platform), number))
+@functools.cache
+def _device(platform, id, number) -> Device:
+    device = Device(id, _client(platform), number)
+    if platform == "gpu":
+        opened_gpus.append(device)
+    return device
+
+
+# The GPUs of this process that somebody has asked for.
+opened_gpus: list[Device] = []
 
 
 @functools.cache

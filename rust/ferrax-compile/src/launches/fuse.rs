@@ -87,7 +87,7 @@ impl Fusion {
 pub fn fuse(mut plan: Plan, machine: &dyn Machine) -> (Plan, Vec<Option<Fusion>>) {
     let mut search = Search::new(&plan, machine);
     let is_product = |step: &Step| match step {
-        Step::Library { op, inputs, outputs } => machine.takes_kernels(op, inputs, outputs),
+        Step::Library { op, inputs, outputs, .. } => machine.takes_kernels(op, inputs, outputs),
         Step::Kernel { .. } => false,
     };
     let is_free = |step: usize| run_at(&plan.runs, step).is_none() && is_product(&plan.steps[step]);
@@ -192,7 +192,7 @@ impl<'a> Search<'a> {
 
     fn product(&self, step: usize) -> Option<(&'a Op, [&'a Argument; 3])> {
         match &self.plan.steps[step] {
-            Step::Library { op, inputs, outputs } => match (inputs.as_slice(), outputs.as_slice()) {
+            Step::Library { op, inputs, outputs, .. } => match (inputs.as_slice(), outputs.as_slice()) {
                 ([lhs, rhs], [out]) => Some((op, [lhs, rhs, out])),
                 _ => None,
             },
@@ -366,7 +366,8 @@ impl<'a> Search<'a> {
             Fusion { arguments: arguments.map(Argument::clone), from, then, operands: list, results: bytes };
         fusion.name_operands();
         steps.into_iter().for_each(|step| self.taken[step] = true);
-        Some((Step::Library { op: op.clone(), inputs, outputs: results }, fusion))
+        let label = self.plan.steps[number].label().clone();
+        Some((Step::Library { op: op.clone(), inputs, outputs: results, label }, fusion))
     }
 
     fn input(&self, operands: &mut Operands, id: BufferId, dtype: DType) {

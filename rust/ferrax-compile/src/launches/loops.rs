@@ -429,6 +429,7 @@ impl<'a> Draft<'a> {
             loads: vec![view.clone()],
             jumps: vec![Jumps::default()],
             stores: vec![view],
+            ..Launch::default()
         };
         self.part(when, launch, &[(from.0, from.1 * each), (to.0, to.1 * each)])
     }

@@ -132,7 +132,7 @@ fn scans_are_one_launch() {
       in (d, y) }";
     let machine = machine(8);
     let plan = crate::plan(&Program::parse(text).unwrap(), &machine.limits.target).unwrap();
-    let [Step::Library { op, inputs, outputs }] = &plan.steps[..] else { panic!("{plan}") };
+    let [Step::Library { op, inputs, outputs, .. }] = &plan.steps[..] else { panic!("{plan}") };
     let View::Scan(op) = op.view() else { panic!("{plan}") };
     let small = scan(&machine, op, inputs, outputs).unwrap().unwrap();
     assert_eq!((small.end, small.first_carry, small.carries), (End::Steps(9), 0, 1));

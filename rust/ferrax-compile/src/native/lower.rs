@@ -317,7 +317,7 @@ impl<'a> Lowering<'a> {
             }
             let done = match step {
                 Step::Kernel { launch, operands } => self.kernel(number, launch, operands, &mut course)?,
-                Step::Library { op, inputs, outputs } => self.call(op, inputs, outputs, &mut course)?,
+                Step::Library { op, inputs, outputs, .. } => self.call(op, inputs, outputs, &mut course)?,
             };
             if done.is_none() {
                 return Ok(None);

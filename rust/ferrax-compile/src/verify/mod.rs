@@ -43,7 +43,7 @@ pub fn verify_plan(plan: &Plan, program: &Program, target: &Target) -> Result<()
     for (number, step) in plan.steps.iter().enumerate() {
         match step {
             Step::Kernel { launch, operands } => verifier.kernel(number, launch, operands),
-            Step::Library { op, inputs, outputs } => verifier.library(number, op, inputs, outputs),
+            Step::Library { op, inputs, outputs, .. } => verifier.library(number, op, inputs, outputs),
         }?;
     }
     for output in &plan.outputs {

@@ -334,7 +334,7 @@ impl Verifier<'_> {
     /// Whether a step could write `to` over `from`: each element is read only where it is written.
     fn element_by_element(&self, number: usize, from: BufferId, to: BufferId) -> bool {
         match &self.plan.steps[number] {
-            Step::Library { op, inputs, outputs } => {
+            Step::Library { op, inputs, outputs, .. } => {
                 // The one place of each in the call.
                 let only = |of: &[Argument]| {
                     let mut places =

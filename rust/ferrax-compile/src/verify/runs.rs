@@ -48,7 +48,7 @@ impl Verifier<'_> {
                     }
                     (operands.clone(), self.kernel_by_rows(launch, operands, extents, rows))
                 }
-                Step::Library { op, inputs, outputs } => {
+                Step::Library { op, inputs, outputs, .. } => {
                     let Some((own, by_rows)) = call_by_rows(op, inputs, outputs) else {
                         return wrong("is a call of no known rows");
                     };

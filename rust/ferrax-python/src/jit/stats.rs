@@ -79,6 +79,12 @@ fn explain(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
 
 #[pymethods]
 impl JitFunction {
+    /// Bytes of each of its executables, constants included.
+    fn _executable_bytes(&self) -> Vec<usize> {
+        let entries: Vec<Arc<Entry>> = self.cache.get().lock().entries.iter().cloned().collect();
+        entries.iter().filter_map(|entry| entry.program.get().executable_bytes()).collect()
+    }
+
     /// `(traces, compiles, cache entries, keys of the last retrace)`; the keys are None if there
     /// was none, and empty if the programs are not kept.
     fn _stats<'py>(&self, py: Python<'py>) -> PyResult<(usize, usize, usize, Option<Bound<'py, PyTuple>>)> {
