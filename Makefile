@@ -38,7 +38,7 @@ help:
 	@echo "make bench-gpu   the same on a GPU, beside JAX and PyTorch where these have one"
 	@echo "make lint        formatting, lints, types, file lengths, layers, text that is not our own"
 	@echo "make docs        write the generated documents"
-	@echo "make docs-check  check that they are current, help and types of public names, that README, docs/devices.md, docs/kernels.md and docs/profiling.md run"
+	@echo "make docs-check  check that they are current, help and types of public names, that README and pages of docs/ run"
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

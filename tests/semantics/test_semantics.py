@@ -11,8 +11,8 @@ first section run ahead of each. A comment on a statement states what comes of i
 `jax`, `jnp`, `lax` and `np` are there from the start. A block opened with ```` ```python ferrax ````
 runs on ferrax only: there the two differ on purpose, and the prose says why. One opened with
 ```` ```python pending Class ```` states what ferrax is still to do: until then each of its statements
-raises that class, and the test fails for another and once one works. README.md and docs/devices.md, kernels.md and
-profiling.md are run too, on ferrax. There a block opened with ```` ```python processes 4 ```` is run by so many processes, each of which checks what
+raises that class, and the test fails for another and once one works. README.md and the pages of docs/ in
+`PAGES` are run too, on ferrax. There a block opened with ```` ```python processes 4 ```` is run by so many processes, each of which checks what
 is stated.
 """
 
@@ -50,7 +50,7 @@ def sections(path):
 
 
 ROOT = DIRECTORY.parent.parent
-PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("devices", "kernels", "profiling")))
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("devices", "kernels", "profiling", "symbolic_shapes")))
 CASES = [
     pytest.param(package, path, body, id=f"{package}-{path.stem}-{heading.split('.')[0]}")
     for path in sorted(DIRECTORY.glob("*.md"))

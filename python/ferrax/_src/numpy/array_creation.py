@@ -28,7 +28,7 @@ from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.dims.sizes import is_constant_shape, is_dim
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.out_sharding import with_out_sharding
-from ferrax._src.numpy.ranges import length_of, symbolic_range
+from ferrax._src.numpy.ranges import concrete_scalar, length_of, symbolic_range
 from ferrax._src.numpy.util import (
     PYTHON_SCALARS,
     broadcast_to,
@@ -605,9 +605,9 @@ def arange(
         )
     if any(np.ndim(x) for x in given):
         raise ValueError("jnp.arange: start, stop and step must be scalars")
-    start = _concrete_scalar(start, "stop" if stop is None else "start")
-    stop = None if stop is None else _concrete_scalar(stop, "stop")
-    step = None if step is None else _concrete_scalar(step, "step")
+    start = concrete_scalar(start, "stop" if stop is None else "start")
+    stop = None if stop is None else concrete_scalar(stop, "stop")
+    step = None if step is None else concrete_scalar(step, "step")
     if stop is None:
         start, stop = 0, start
         first = True
@@ -626,11 +626,6 @@ def arange(
     if step is not None or start != 0:
         out = lax.add(as_array(np.asarray(start).astype(result)), out)
     return _place(out, device, out_sharding)
-
-
-def _concrete_scalar(x, name):
-    value = concrete_or_error(None, x, f"The shape of jnp.arange's result depends on its argument '{name}'.")
-    return value.item() if isinstance(value, (Array, np.ndarray, np.generic)) else value
 
 
 @overload

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ferrax._core import Array
-from ferrax._src.core import as_array
+from ferrax._src.core import as_array, concrete_or_error
 from ferrax._src.core.dim_values import size_as
 from ferrax._src.dims.sizes import (
     definitely_equal,
@@ -16,6 +18,12 @@ from ferrax._src.dims.sizes import (
     surely_below,
 )
 from ferrax._src.lax import api as lax
+
+
+def concrete_scalar(x: Any, name: str) -> Any:
+    """The value of a bound."""
+    value = concrete_or_error(None, x, f"The shape of jnp.arange's result depends on its argument '{name}'.")
+    return value.item() if isinstance(value, (Array, np.ndarray, np.generic)) else value
 
 
 def symbolic_range(start: Any, stop: Any, step: Any, dtype: Any) -> Array:
