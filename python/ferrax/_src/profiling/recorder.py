@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ferrax import _core
+from ferrax._core import __version__
 from ferrax._src.base.errors import JaxRuntimeError, user_stacklevel
-from ferrax._src.base.version import __version__
 from ferrax._src.core import devices
 from ferrax._src.profiling import options as _options, python_tracer
 from ferrax._src.profiling.space import Event, Line, Plane, Shown, Space

@@ -19,8 +19,8 @@ import threading
 import time
 from typing import Any
 
+from ferrax._core import __version__
 from ferrax._src.base.errors import JaxRuntimeError
-from ferrax._src.base.version import __version__
 from ferrax._src.core import devices
 from ferrax._src.profiling import chrome, memory, remote
 from ferrax._src.profiling.options import ProfileOptions
