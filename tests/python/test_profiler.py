@@ -16,6 +16,7 @@ import time
 import urllib.error
 import urllib.request
 import warnings
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -24,7 +25,7 @@ import pytest
 import ferrax
 import ferrax.numpy as jnp
 from ferrax import _core
-from ferrax._src.profiling import chrome, wire
+from ferrax._src.profiling import chrome, recorder, space, wire
 
 Options = ferrax.profiler.ProfileOptions
 Mark = ferrax.profiler.TraceAnnotation
@@ -900,3 +901,14 @@ def test_integers_survive(value):
     [(field, got)] = wire.fields(wire.number(3, value))
     assert (field, wire.signed(got)) == (3, value)
     assert struct.pack("<d", wire.as_double(struct.unpack("<Q", struct.pack("<d", 0.1))[0])) == struct.pack("<d", 0.1)
+
+
+def test_the_clock_of_a_gpu_begins_with_its_first_call():
+    device = SimpleNamespace(id=1, _number=3)
+    call, other = space.Shown("run on device 3"), space.Shown("run on device 4")
+    lines = [space.Line(1, "main", [space.Event(other, 5, 1), space.Event(call, 70_000, 9), space.Event(call, 90_000, 9)])]
+    events = [("late", 20.0, 30.5, False), ("first", 0.0, 10.0, False), ("copy", 4.0, 5.0, True)]
+    plane = recorder._gpu_plane(recorder._Gpu(device, "run on device 3"), events, lines)
+    assert plane.name == "/device:GPU:1" and [line.name for line in plane.lines] == ["kernels", "library calls on the host"]
+    times = [[(event.shown.name, event.offset, event.duration) for event in line.events] for line in plane.lines]
+    assert times == [[("first", 70_000, 10_000), ("late", 90_000, 10_500)], [("copy", 4000, 1000)]]
