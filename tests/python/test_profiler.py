@@ -93,8 +93,17 @@ def test_marks_nest_and_have_their_values(tmp_path):
     outer, inner = found.one("outer"), found.one("inner")
     stats = {"a": 1, "b": 2.5, "c": "s", "d": 1, "e": "None", "f": "[1]", "g": 1e30, "h": -4, "late": 5}
     assert dict(outer.stats) == stats and dict(inner.stats) == {}
-    assert within(inner, outer) and 1e6 <= inner.duration_ns < outer.duration_ns < 1e9
+    assert within(inner, outer) and 1e6 <= inner.duration_ns < outer.duration_ns - 2e6
     assert not Mark.is_enabled()
+
+
+def test_names_may_be_any_text(tmp_path):
+    def run():
+        with Mark("half \ud800", key="\udfff"):
+            pass
+
+    [event] = recorded(tmp_path, run).events
+    assert event.name.startswith("half ") and list(dict(event.stats)) == ["key"]
 
 
 def test_steps_are_numbered(tmp_path):
@@ -368,16 +377,16 @@ def test_another_profiler_is_left_alone(tmp_path):
 
 def test_events_are_kept_from_a_time_on_for_a_time(tmp_path):
     chosen = options()
-    chosen.start_timestamp_ns = time.time_ns() + 60_000_000
-    chosen.duration_ms = 80
+    chosen.start_timestamp_ns = time.time_ns() + 100_000_000
+    chosen.duration_ms = 300
 
     def run():
-        for number in range(25):
+        for number in range(60):
             with Mark("mark", number=number):
                 time.sleep(0.01)
 
     numbers = [dict(event.stats)["number"] for event in recorded(tmp_path, run, chosen).named("mark")]
-    assert numbers and numbers[0] > 0 and numbers[-1] < 24
+    assert numbers and numbers[0] > 0 and numbers[-1] < 59
     assert numbers == list(range(numbers[0], numbers[-1] + 1))
 
 
@@ -795,8 +804,8 @@ def test_perfetto_is_handed_the_file_once(tmp_path, capsys):
     free.close()
     thread = threading.Thread(target=chrome.serve_once, args=(str(path), port))
     thread.start()
-    answers = []
-    while len(answers) < 2:
+    answers, until = [], time.monotonic() + 60
+    while len(answers) < 2 and time.monotonic() < until:
         for name in ("other", path.name):
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=5) as answer:
