@@ -5,7 +5,7 @@
 //! be half changed. So before a fork the forking thread takes every lock of the
 //! process that other threads may hold, in the order of [`Held`], and gives them
 //! back afterwards, in the parent and in the child. No thread waits for one of
-//! them while it holds another, so the order is free, but it is always the same.
+//! them while it holds another, but for the last, so the order is free, but it is always the same.
 //!
 //! What is made once (`OnceLock`, `LazyLock`) is made before the fork for the
 //! same reason. Locks that are only held by threads attached to an interpreter
@@ -25,10 +25,11 @@ struct Held {
     _eager: eager::Held,
     _persistent: persistent::Held,
     _ffi: ffi::Held,
-    profile: profile::Held,
     code: code::Held,
     pool: pool::Held,
     _alloc: alloc::Held,
+    /// Last: threads wait for it while they hold others, and for none while they hold it.
+    profile: profile::Held,
 }
 
 thread_local! {
@@ -45,10 +46,10 @@ extern "C" fn prepare() {
         _eager: eager::hold(),
         _persistent: persistent::hold(),
         _ffi: ffi::hold(),
-        profile: profile::hold(),
         code: code::hold(),
         pool: pool::hold(),
         _alloc: alloc::hold(),
+        profile: profile::hold(),
     };
     HELD.set(Some(Box::new(held)));
 }

@@ -87,20 +87,25 @@ pub struct ProfileLabel(Arc<What>);
 impl ProfileLabel {
     #[new]
     #[pyo3(signature = (name, stats = Vec::new()))]
-    fn new(name: &str, stats: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Self> {
-        let stat = |(name, value): (String, Bound<'_, PyAny>)| -> PyResult<(Box<str>, Stat)> {
+    fn new(
+        name: &Bound<'_, PyString>,
+        stats: Vec<(Bound<'_, PyString>, Bound<'_, PyAny>)>,
+    ) -> PyResult<Self> {
+        // Halves of characters, which Python's texts may have, are replaced.
+        let text = |text: &Bound<'_, PyString>| Box::<str>::from(text.to_string_lossy());
+        let stat = |(name, value): (Bound<'_, PyString>, Bound<'_, PyAny>)| -> PyResult<(Box<str>, Stat)> {
             let value = if value.is_instance_of::<PyInt>() {
                 Stat::Int(value.extract()?)
             } else if let Ok(value) = value.cast::<PyFloat>() {
                 Stat::Float(value.value())
             } else {
-                Stat::Text(value.extract::<String>()?.into())
+                Stat::Text(text(value.cast::<PyString>()?))
             };
-            Ok((name.into(), value))
+            Ok((text(&name), value))
         };
+        let (name, source) = (text(name), ferrax_ir::Source::UNKNOWN);
         let stats = stats.into_iter().map(stat).collect::<PyResult<_>>()?;
-        let source = ferrax_ir::Source::UNKNOWN;
-        Ok(ProfileLabel(Arc::new(What { kind: Kind::Mark, name: name.into(), source, stats })))
+        Ok(ProfileLabel(Arc::new(What { kind: Kind::Mark, name, source, stats })))
     }
 
     /// Notes that it ran on this thread between these times, unless the profile has ended.

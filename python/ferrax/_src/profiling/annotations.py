@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ferrax import _core
 
@@ -98,11 +98,13 @@ def annotate_function(func: F, name: str | None = None, **decorator_kwargs: Any)
         >>> double(jnp.float32(3.0))
         Array(6., dtype=float32)
     """
-    shown = name or getattr(func, "__qualname__", None) or func.__name__
+    shown = name or getattr(func, "__qualname__", "") or func.__name__
+    mark = functools.partial(TraceAnnotation, shown, **decorator_kwargs)
+    marked: Any = lambda *args, **kwargs: _called(mark(), func, args, kwargs)  # noqa: E731  it gets func's name
+    return cast(F, functools.update_wrapper(marked, func))
 
-    @functools.wraps(func)
-    def annotated(*args: Any, **kwargs: Any) -> Any:
-        with TraceAnnotation(shown, **decorator_kwargs):
-            return func(*args, **kwargs)
 
-    return annotated  # type: ignore[return-value]  # a function of the same arguments
+def _called(mark: TraceAnnotation, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `func` gives, called within a mark."""
+    with mark:
+        return func(*args, **kwargs)

@@ -218,6 +218,10 @@ def stop_server() -> None:
     """Ends what `start_server` began.
 
     Errors: ValueError if there is no server.
+
+    Example:
+        >>> server = ferrax.profiler.start_server(0)
+        >>> ferrax.profiler.stop_server()
     """
     with _state.lock:
         server, _state.server = _state.server, None

@@ -114,6 +114,14 @@ def stop_trace() -> None:
 
     Errors: RuntimeError if nothing was begun; JaxRuntimeError if the files cannot be written: the profile has
     ended all the same.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> ferrax.profiler.start_trace(folder, create_perfetto_trace=True)
+        >>> ferrax.profiler.stop_trace()
+        >>> len(list(folder.glob("plugins/profile/*/*")))
+        3
     """
     with state.lock:
         session, space = _taken()
@@ -158,6 +166,15 @@ def stop_and_get_fdo_profile() -> NoReturn:
     """Ends what `start_trace` began and writes nothing: profiles for feedback are those of XLA's compiler.
 
     Errors: RuntimeError if nothing was begun, else NotImplementedError.
+
+    Example:
+        >>> import tempfile
+        >>> ferrax.profiler.start_trace(tempfile.mkdtemp())
+        >>> try:
+        ...     ferrax.profiler.stop_and_get_fdo_profile()
+        ... except NotImplementedError:
+        ...     print("there is none")
+        there is none
     """
     with state.lock:
         session, _ = _taken()

@@ -3,7 +3,7 @@
 In: planes of lines of events. Out: the bytes of an XSpace message, and back. Events that show the same share one
 object, so that an event is a few machine words here and about a dozen bytes there. Cost: linear, some microseconds
 an event.
-Format: https://github.com/openxla/xla/blob/main/third_party/tsl/tsl/profiler/protobuf/xplane.proto
+Format: `xplane.proto` of XLA.
 """
 
 from __future__ import annotations
