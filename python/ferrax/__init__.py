@@ -52,9 +52,16 @@ from ferrax._src.transforms.ad_checkpoint import (
 )
 from ferrax._src.core import ShapeDtypeStruct as ShapeDtypeStruct
 from ferrax._src.core.array import Shard as Shard
+from ferrax._src.core.inlining import (
+    CompilerEffortLevel as CompilerEffortLevel,
+    Inline as Inline,
+)
 from ferrax._src.core.mesh import (
+    get_abstract_mesh as get_abstract_mesh,
+    get_mesh as get_mesh,
     make_mesh as make_mesh,
     set_mesh as set_mesh,
+    use_abstract_mesh as use_abstract_mesh,
 )
 from ferrax._src.core.partition import PartitionSpec as P
 from ferrax._src.core.sharding import NamedSharding as NamedSharding

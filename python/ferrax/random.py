@@ -38,6 +38,7 @@ from ferrax._src.random.matrices import (
     orthogonal as orthogonal,
 )
 from ferrax._src.random.prng import (
+    Key as Key,
     PRNGKey as PRNGKey,
     clone as clone,
     fold_in as fold_in,

@@ -12,7 +12,7 @@ from ferrax._src.core.mesh import (
     set_mesh,
     use_abstract_mesh,
 )
-from ferrax._src.core.partition import PartitionSpec
+from ferrax._src.core.partition import PartitionSpec, UnreducedKind
 from ferrax._src.core.sharding import (
     DuplicateSpecError,
     IndivisibleError,
@@ -35,6 +35,7 @@ __all__ = [
     "PartitionSpec",
     "Sharding",
     "SingleDeviceSharding",
+    "UnreducedKind",
     "auto_axes",
     "explicit_axes",
     "get_abstract_mesh",

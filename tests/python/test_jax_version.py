@@ -1,13 +1,16 @@
 """The version of JAX that is followed: how it is said, and what it changes.
 
-What JAX 0.12.0.1 does is stated: it needs a newer Python than these tests. `jax_version_cases.py` has the cases,
-and `tools/beside_jax.py` runs them on both where that JAX is installed.
+What JAX 0.12.0.1 does is stated: it needs a newer Python than these tests. `jax_version_cases.py` has the cases, and
+is a program that says whether a JAX does what it states.
 """
 
 import os
 import subprocess
 import sys
 
+import ferrax
+import ferrax.numpy as jnp
+import jax_version_cases
 import pytest
 
 from ferrax._src.base import config, jax_version
@@ -89,3 +92,70 @@ def test_an_installed_library_asks_for_the_newer_version(tmp_path):
     assert run("-c", "import ferrax; print(ferrax.__version__)", PYTHONPATH=python_path) == "0.10.2"
     found = run("-m", "ferrax.compat", "-c", SAID, PYTHONPATH=python_path, FERRAX_JAX_VERSION="0.10.2")
     assert found == OLD
+
+
+CASES = jax_version_cases.__file__
+ALL = len(jax_version_cases.CASES)
+
+
+def test_what_is_stated_of_the_older_version_is_what_jax_does():
+    assert run(CASES) == f"{ALL} 0.10.2"
+
+
+@pytest.mark.parametrize("version", ["0.10.2", "0.12.0.1"])
+def test_ferrax_does_what_the_version_does(version):
+    assert run("-m", "ferrax.compat", "--jax-version", version, CASES) == f"{ALL} {version}"
+
+
+def test_names_are_those_of_the_version_when_it_changes():
+    program = """
+import ferrax, ferrax.compat
+had = [hasattr(ferrax.numpy, "top_k"), hasattr(ferrax.core, "DropVar")]
+ferrax.compat.install("0.12")
+import jax
+had += [hasattr(jax.numpy, "top_k"), hasattr(jax.core, "DropVar")]
+ferrax.config.update("jax_version", "0.10.2")
+had += [hasattr(jax.numpy, "top_k"), hasattr(jax.core, "DropVar")]
+ferrax.compat.uninstall()
+had += [hasattr(ferrax.numpy, "top_k"), hasattr(ferrax.core, "DropVar")]
+print(*map(int, had))
+"""
+    assert run("-c", program) == "1 1 1 0 0 1 1 1"
+
+
+def test_an_absent_name_is_said_to_be_so():
+    said = run("-m", "ferrax.compat", "--jax-version", "0.12", "-c", "import jax; jax.core.DropVar")
+    assert said == "AttributeError: ferrax, which answers for JAX 0.12.0.1 here, has no jax.core.DropVar"
+    said = run("-m", "ferrax.compat", "-c", "from jax.numpy import top_k")
+    assert said.startswith("ImportError: ferrax, which answers for JAX 0.10.2 here, has no jax.numpy.top_k")
+
+
+def test_a_thread_may_follow_another_version_and_functions_are_traced_anew():
+    traced = []
+
+    @ferrax.jit
+    def both(x):
+        traced.append(jax_version.followed())
+        return type(jnp.broadcast_arrays(x, x)) is tuple
+
+    assert not both(1.0)
+    with config.states["jax_version"]("0.12"):
+        assert both(1.0) and both(2.0)
+        assert ferrax.__version__ == jax_version.of_process()
+    assert not both(3.0)
+    assert traced == [jax_version.OLD, jax_version.NEW]
+
+
+def test_options_of_jit_may_be_of_either_version():
+    def within(x, inline):
+        return ferrax.make_jaxpr(lambda x: ferrax.jit(lambda y: y + 1, inline=inline)(x))(x).eqns[0]
+
+    early, late = ferrax.Inline.JAX_EARLY, ferrax.Inline.XLA_LATE
+    assert [str(within(1.0, i).primitive) for i in (True, False, early, late)] == ["add", "jit", "add", "jit"]
+    with config.states["jax_version"]("0.12"):
+        assert [str(within(1.0, i).primitive) for i in (True, False, early, late)] == ["jit", "jit", "add", "jit"]
+        # An equation is bound again with its own parameters.
+        eqn = within(1.0, True)
+        assert float(eqn.primitive.bind(2.0, **eqn.params)[0]) == 3.0
+        # Functions of ferrax are written out as they were.
+        assert "jit" not in str(ferrax.make_jaxpr(lambda x: jnp.stack([x, x]))(1.0))

@@ -269,7 +269,7 @@ def test_failures_and_dtypes(text):
 ERRORS = """
 L.cholesky(None); L.cholesky(r, lower=True); L.cholesky(h); L.lu(n.stack([m, m])); L.lu_solve(L.lu_factor(m), m, trans=3); L.lu_solve(L.lu_factor(m), v); L.cho_solve((m, True), v)
 L.solve_triangular(m, m, trans="X"); L.solve_triangular(m, 1.0); L.solve(m, m, assume_a="banded"); L.solve(m, v, assume_a="pos"); L.solve(m, n.stack([m, m]), assume_a="pos")
-L.inv(r); L.det(r); L.qr(m, mode="raw"); L.qr_multiply(m, v); L.qr_multiply(m, m, "both"); L.svd(v); L.svd(h); L.eigh(m, b=m); L.eigh(m, type=2); L.eigh(r)
+L.inv(r); L.det(r); L.qr(m, mode="raw"); L.qr_multiply(m, v); L.qr_multiply(m, m, "both"); L.svd(v); L.svd(h); L.eigh(r)
 L.eigh_tridiagonal(v, v[:2], select="v"); L.eigh_tridiagonal(v, v[:2], select="q"); L.eigh_tridiagonal(v, v[:2], select="i"); L.eigh_tridiagonal(v, v[:2], select="i", select_range=(2, 1))
 L.eigh_tridiagonal(i[0], i[0, :1]); L.eigh_tridiagonal(v, v[:2] + 0j); L.eigh_tridiagonal(r, r[:, :2]); L.schur(m, "other"); L.schur(i); L.schur(r); L.schur(h)
 L.rsf2csf(r, m); L.rsf2csf(m, r); L.rsf2csf(m, n.eye(3)); L.hessenberg(r); L.hessenberg(i); L.expm(r); L.expm(v); L.expm(h); L.expm([[1.0]]); L.expm_frechet(r, m); L.expm_frechet(m, r)

@@ -10,6 +10,10 @@ from ferrax._src.core.dead_code import (
     dce_jaxpr_consts as dce_jaxpr_consts,
     dce_rules as dce_rules,
 )
+from ferrax._src.interop.one_jaxpr import (
+    close_jaxpr as close_jaxpr,
+    convert_constvars_jaxpr as convert_constvars_jaxpr,
+)
 from ferrax._src.interop.partial_eval import (
     PartialVal as PartialVal,
     custom_partial_eval_rules as custom_partial_eval_rules,

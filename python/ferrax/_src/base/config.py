@@ -20,6 +20,7 @@ from ferrax._src.base.flags import (
     State as State,
     declare,
     declare_context,
+    hide,
     on_flag_change,
     parse_bool,
     parse_cpu_count,
@@ -32,6 +33,7 @@ from ferrax._src.base.flags import (
     parts,
     states,
     trace_context as trace_context,
+    visible,
 )
 
 
@@ -225,7 +227,27 @@ _FLAGS = (
     ("jax_use_direct_linearize", parse_bool, True, _OF_JAX),
     ("jax_use_magma", Choice("off", "on", "auto"), "auto", _OF_JAX),
     ("jax_xla_backend", parse_string, "", _OF_JAX),
+    # Those of JAX 0.12.
+    ("jax_accurate_erf_inv", parse_bool, False, _OF_JAX),
+    ("jax_custom_jvp3", parse_bool, False, _OF_JAX),
+    ("jax_distributed_verify_secure_credentials", parse_bool, False, _OF_JAX),
+    ("jax_export_deserialize_expired_versions", parse_bool, False, _OF_JAX),
+    ("jax_mosaic_unzip_debug_locations", parse_bool, True, _OF_JAX),
+    ("jax_mtls_ca_file", parse_string, None, _OF_JAX),
+    ("jax_mtls_cert_file", parse_string, None, _OF_JAX),
+    ("jax_mtls_key_file", parse_string, None, _OF_JAX),
+    ("jax_mtls_peer_uri_prefix", parse_string, None, _OF_JAX),
+    ("jax_pallas_auto_assign_collective_ids", parse_string, "no", _OF_JAX),
+    ("jax_pallas_auto_assign_collective_ids_limit", parse_int, 25, _OF_JAX),
+    ("jax_raise_on_ppermute_sort_diff", parse_bool, True, _OF_JAX),
+    ("jax_remat_barrier_no_cotangents", parse_bool, False, _OF_JAX),
+    ("jax_use_cpp_shard_args", parse_bool, False, _OF_JAX),
+    ("jax_use_hlo_logistic_lowering", parse_bool, None, _OF_JAX),
+    ("jax_use_rgv3", parse_bool, True, _OF_JAX),
 )
+# Those that JAX has from 0.12 on, and those that it has no more.
+_SINCE_0_12 = frozenset(flag[0] for flag in _FLAGS[[flag[0] for flag in _FLAGS].index("jax_accurate_erf_inv") :])
+_UNTIL_0_10 = frozenset(("jax_exec_time_optimization_effort", "jax_memory_fitting_effort"))
 
 # The flags that key compiled functions, in the order in which `trace_context()` gives them. The
 # native core relies on the first five places.
@@ -293,7 +315,16 @@ threefry_partitionable: State
 
 jax2tf_associative_scan_reductions = states["jax2tf_associative_scan_reductions"]
 
-on_flag_change(lambda name, value, of_process: jax_version.publish() if name == "jax_version" and of_process else None)
+
+
+def _follow(name, value, of_process) -> None:
+    """`config` has the flags of the version of JAX that the process follows."""
+    if name == "jax_version" and of_process:
+        hide(_UNTIL_0_10 if jax_version.VERSIONS[value] >= (0, 12) else _SINCE_0_12)
+        jax_version.publish()
+
+
+on_flag_change(_follow)
 config = Config()
 update = config.update
 transfer_guard_level = states["jax_transfer_guard"]
@@ -329,7 +360,7 @@ def __getattr__(name):
     # `from ferrax._src.base import config; config.jax_enable_x64` reads as `config.config` does.
     if name == "x64_enabled":
         return config.x64_enabled
-    state = states.get(name)
+    state = visible(name)
     if state is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return state.value

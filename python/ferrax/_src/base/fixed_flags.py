@@ -61,6 +61,24 @@ FIXED = {
     "jax_enable_pgle": ((False,), _COMPILER),
     "jax_use_magma": (("auto", "off"), _ONE_CPU),
     "jax_use_direct_linearize": ((True,), "there is one way to linearise"),
+    # Flags of JAX 0.12.
+    "jax_accurate_erf_inv": ((False, True), "erf_inv is accurate"),
+    "jax_custom_jvp3": ((False,), "there is one way to differentiate functions with rules"),
+    "jax_distributed_verify_secure_credentials": ((False,), "processes connect without credentials"),
+    "jax_export_deserialize_expired_versions": (
+        (False, True), "exported programs have one format"),
+    "jax_mosaic_unzip_debug_locations": ((True, False), "there is no Mosaic"),
+    "jax_mtls_ca_file": ((None,), "processes connect without credentials"),
+    "jax_mtls_cert_file": ((None,), "processes connect without credentials"),
+    "jax_mtls_key_file": ((None,), "processes connect without credentials"),
+    "jax_mtls_peer_uri_prefix": ((None,), "processes connect without credentials"),
+    "jax_pallas_auto_assign_collective_ids": (("no",), "kernels have no identifiers"),
+    "jax_pallas_auto_assign_collective_ids_limit": ((25,), "kernels have no identifiers"),
+    "jax_raise_on_ppermute_sort_diff": ((True,), "ppermute takes pairs in any order"),
+    "jax_remat_barrier_no_cotangents": ((False,), "checkpoints need no barriers"),
+    "jax_use_cpp_shard_args": ((False, True), "there is one way to divide arguments"),
+    "jax_use_hlo_logistic_lowering": ((None,), _COMPILER),
+    "jax_use_rgv3": ((True,), "there is one way to differentiate references"),
     "jax2tf_associative_scan_reductions": ((False,), "there is no jax2tf"),
 }  # fmt: skip
 

@@ -415,14 +415,28 @@ def count_added() -> int:
     return len(_of_users)
 
 
+_hidden: frozenset[str] = frozenset()
+
+
+def hide(names: frozenset[str]) -> None:
+    """`config` has all flags but these, until it is said anew."""
+    global _hidden
+    _hidden = names
+
+
+def visible(name: str) -> State | None:
+    """The flag of this name that `config` has."""
+    return None if name in _hidden else states.get(name)
+
+
 def _known(name: str) -> State:
     """The flag of this name. Errors: AttributeError where there is none."""
-    state = states.get(name)
+    state = visible(name)
     if state is not None:
         return state
     import difflib  # what is seldom needed
 
-    near = difflib.get_close_matches(str(name), states, 1)
+    near = difflib.get_close_matches(str(name), [known for known in states if known not in _hidden], 1)
     meant = f"; did you mean {near[0]}?" if near else ""
     raise AttributeError(f"Unrecognized config option: {name}{meant}")
 
@@ -451,7 +465,7 @@ class Config:
     @property
     def values(self) -> dict:
         """All flags' values by name."""
-        return {name: state.value for name, state in states.items()}
+        return {name: state.value for name, state in states.items() if name not in _hidden}
 
     @property
     def x64_enabled(self) -> bool:
@@ -466,7 +480,7 @@ class Config:
         return states["jax_explicit_x64"].value
 
     def __getattr__(self, name):
-        state = states.get(name)
+        state = visible(name)
         if state is None:
             raise AttributeError(f"'Config' object has no attribute {name!r}")
         return state.value
@@ -477,7 +491,7 @@ class Config:
         )
 
     def __dir__(self):
-        return [*super().__dir__(), *states]
+        return [*super().__dir__(), *self.values]
 
     def parse_flags_with_absl(self):
         """Sets flags from `--jax_name=value` (or `--jax_name value`) in the command line.

@@ -16,6 +16,7 @@ import types
 from collections.abc import Iterable
 
 from ferrax._src.base import jax_version, public
+from ferrax._src.compat import names
 from ferrax._src.compat.absences import explain, message
 
 # Prefixes of names of JAX's modules, and of those that answer for them; the first that fits counts.
@@ -81,7 +82,7 @@ class Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         if not is_of_jax(name):
             return None
-        own = own_name(name)
+        own = None if names.is_hidden(*name.rpartition(".")[::2]) else own_name(name)
         module = None
         if own is not None:
             try:

@@ -64,7 +64,7 @@ def monoid_of(jaxpr) -> str | None:
             return None
         name = equation.primitive.name
         if name in ("jit", "pjit"):
-            jaxpr = equation.params["jaxpr"].jaxpr
+            jaxpr = equation.params["jaxpr"].open
             inputs = jaxpr.invars
             continue
         return name if name in MONOIDS else None

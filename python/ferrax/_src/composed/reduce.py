@@ -184,7 +184,7 @@ def reduce_window(
     if closed is None:
         combine = vectorized("reduce_window", computation, tree, flat)
         return tree.unflatten(fold(combine, windows, flat, flat_init))
-    params = {"jaxpr": closed.jaxpr, "consts": tuple(closed.consts), **window_primitives.window_params(windows)}
+    params = {"jaxpr": closed.open, "consts": tuple(closed.consts), **window_primitives.window_params(windows)}
     return tree.unflatten(window_primitives.reduce_window_p.bind(*flat, *flat_init, **params))
 
 

@@ -212,7 +212,7 @@ def _reduce_window(*args, jaxpr, consts, **params):
 def _reduce(*args, computation, jaxpr, dimensions):
     flat, init = list(args[: len(args) // 2]), list(args[len(args) // 2 :])
     combine = _combiner("reduce", jaxpr, (), flat)
-    return reduced(jaxpr.jaxpr, combine, flat, init, dimensions)
+    return reduced(jaxpr.open, combine, flat, init, dimensions)
 
 
 reduce_window_p = composite("reduce_window", _reduce_window, multiple_results=True)

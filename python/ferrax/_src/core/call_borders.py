@@ -97,14 +97,14 @@ def _opened(sharding) -> NamedSharding:
 def _shown(op, params, operands, num_outputs):
     shown = _shown_call(op, params, operands, num_outputs)
     closed = shown["jaxpr"]
-    if any(eqn.primitive in (_of_arguments, _of_results) for eqn in closed.jaxpr.eqns):
+    if any(eqn.primitive in (_of_arguments, _of_results) for eqn in closed.open.eqns):
         shown |= _without_borders(closed, list(shown["in_shardings"]), list(shown["out_shardings"]))
     return shown
 
 
 def _without_borders(closed, ins, outs) -> dict[str, Any]:
     """The parameters of a call of a jaxpr that may have borders."""
-    jaxpr = closed.jaxpr
+    jaxpr = closed.open
     counts, inputs = _uses(jaxpr), {var: number for number, var in enumerate(jaxpr.invars)}
     outputs = {var: number for number, var in enumerate(jaxpr.outvars) if isinstance(var, Var)}
     stands_for: dict[Any, Any] = {}

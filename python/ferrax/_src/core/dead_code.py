@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ferrax._src.base.effects import NamedAxisEffect
+from ferrax._src.core import scan_params
 from ferrax._src.core.jaxpr import (
     ClosedJaxpr,
     DropVar,
@@ -122,7 +123,7 @@ def _reduced(eqn, used_inputs, outvars, params):
 def _dce(jaxpr, used, instantiate=False):
     """`dce_jaxpr` of an open or closed jaxpr, as the same kind."""
     if isinstance(jaxpr, ClosedJaxpr):
-        inner, used_inputs = dce_jaxpr(jaxpr.jaxpr, used, instantiate)
+        inner, used_inputs = dce_jaxpr(jaxpr.open, used, instantiate)
         return ClosedJaxpr(inner, jaxpr.consts), used_inputs
     return dce_jaxpr(jaxpr, used, instantiate)
 
@@ -168,7 +169,7 @@ def _cond(used, eqn):
 def _scan(used, eqn):
     if not any(used) and not _happens(eqn):
         return [False] * len(eqn.invars), None
-    params = eqn.params
+    params = scan_params.counted(eqn.params)
     consts, carries = params["num_consts"], params["num_carry"]
     elements = used[carries:]
     carried = list(used[:carries])
@@ -189,6 +190,7 @@ def _scan(used, eqn):
         for var, flag, stays in zip(eqn.outvars, used, [*carried, *elements])
         if stays
     ]
+    changed = scan_params.followed(changed, sum(inputs), len(outvars))
     return inputs, _reduced(eqn, inputs, outvars, changed)
 
 
@@ -200,7 +202,7 @@ dce_rules[builtin("scan")] = _scan
 
 def unknown_outputs(jaxpr, unknown):
     """Which outputs of a jaxpr depend on these of its inputs."""
-    jaxpr = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
+    jaxpr = jaxpr.open if isinstance(jaxpr, ClosedJaxpr) else jaxpr
     depends = {var for var, flag in zip(jaxpr.invars, unknown) if flag}
     for eqn in jaxpr.eqns:
         given = [isinstance(atom, Var) and atom in depends for atom in eqn.invars]

@@ -1,4 +1,5 @@
-"""What `jit(inline=…)` means: whether calls in other traced functions are written out in jaxprs.
+"""What `jit(inline=…)` means: whether calls in other traced functions are written out in jaxprs. And levels of
+effort.
 
 In: a bool or an `Inline`, and the function. Out: whether its equations take the place of a call when it is
 called in another traced function. The compiler writes all calls out, whatever is said here.
@@ -11,7 +12,7 @@ from typing import Any
 
 from ferrax._src.base.jax_version import follows
 
-__all__ = ["Inline", "is_early"]
+__all__ = ["CompilerEffortLevel", "Inline", "is_early"]
 
 
 class Inline(enum.Enum):
@@ -31,6 +32,21 @@ class Inline(enum.Enum):
     XLA_EARLY = "xla_early"
     XLA_LATE = "xla_late"
     AUTO = "auto"
+
+
+class CompilerEffortLevel(enum.Enum):
+    """How much JAX's compiler tries; ferrax's own has one level, as `config.jax_optimization_level` says.
+
+    Example:
+        >>> ferrax.CompilerEffortLevel.O2.value
+        29
+    """
+
+    UNKNOWN = 0
+    O0 = 9
+    O1 = 19
+    O2 = 29
+    O3 = 39
 
 
 def is_early(inline: Any, fun: Any) -> bool:

@@ -18,6 +18,7 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import effects as _effects
 from ferrax._src.base.errors import JaxprTypeError
+from ferrax._src.base.jax_version import follows
 from ferrax._src.base.source_info import SourceInfo, called_at, named_stack
 from ferrax._src.core import primitive_params
 from ferrax._src.core.placements import alias
@@ -224,6 +225,15 @@ class Jaxpr:
             jaxpr._program = program
         return jaxpr
 
+    def __getattr__(self, name: str) -> Any:
+        if name in ("all_invars", "consts", "jaxpr", "literals", "map_jaxpr", "num_consts", "with_consts") and follows(0, 12):
+            return getattr(ClosedJaxpr(Jaxpr._without_consts(self)), name) if name != "jaxpr" else self
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    def _without_consts(self) -> Jaxpr:
+        """The jaxpr whose constvars are invars, in front."""
+        return self.replace(constvars=[], invars=[*self.constvars, *self.invars]) if self.constvars else self
+
     def replace(self, **changes: Any) -> Jaxpr:
         """A copy with other `constvars`, `invars`, `outvars`, `eqns` or the like."""
         fields = ("constvars", "invars", "outvars", "eqns", "effects", "debug_info", "is_high")
@@ -298,6 +308,8 @@ class ClosedJaxpr:
             self._constants = jaxpr.constants()
             self.consts += [value for _, value in self._constants]
             return
+        if isinstance(jaxpr, ClosedJaxpr):
+            jaxpr = jaxpr.open
         if len(jaxpr.constvars) != len(self.consts):
             raise ValueError(
                 f"a ClosedJaxpr needs a value for each of the {len(jaxpr.constvars)} constvars, "
@@ -307,7 +319,7 @@ class ClosedJaxpr:
 
     def with_outputs(self, structs: Any) -> ClosedJaxpr:
         """The jaxpr whose outputs with these numbers are constvars that have a type only."""
-        jaxpr = self.jaxpr
+        jaxpr = self.open
         outvars = list(jaxpr.outvars)
         variables = []
         for number, struct in structs.items():
@@ -317,7 +329,13 @@ class ClosedJaxpr:
         return ClosedJaxpr(jaxpr, [*structs.values(), *self.consts])
 
     @property
-    def jaxpr(self) -> Jaxpr:
+    def jaxpr(self) -> Any:
+        """The jaxpr apart from the values; where JAX 0.12 is followed, which has one class for both, this itself."""
+        return self if follows(0, 12) else self.open
+
+    @property
+    def open(self) -> Jaxpr:
+        """The jaxpr apart from the values."""
         if self._jaxpr is None:
             self._jaxpr = Jaxpr._of_program(self._program, self._captured, self._constants)
             if self._describe is not None:
@@ -329,14 +347,26 @@ class ClosedJaxpr:
         return self._jaxpr
 
     @property
+    def constvars(self) -> list[Var]:
+        return self.open.constvars
+
+    @property
+    def invars(self) -> list[Var]:
+        return self.open.invars
+
+    @property
+    def outvars(self) -> list[Any]:
+        return self.open.outvars
+
+    @property
     def eqns(self) -> list[JaxprEqn]:
-        return self.jaxpr.eqns
+        return self.open.eqns
 
     @property
     def effects(self) -> Any:
         if self._jaxpr is None and self._written == ((), ()) and not _may_have_effects(self._program):
             return _effects.no_effects  # without the view
-        return self.jaxpr.effects
+        return self.open.effects
 
     @property
     def literals(self) -> list[Any]:
@@ -344,11 +374,11 @@ class ClosedJaxpr:
 
     @property
     def debug_info(self) -> DebugInfo:
-        return self.jaxpr.debug_info
+        return self.open.debug_info
 
     @property
     def is_high(self) -> bool:
-        return False
+        return self.open.is_high if follows(0, 12) else False
 
     @property
     def in_avals(self) -> list[Any]:
@@ -363,11 +393,34 @@ class ClosedJaxpr:
             return self._jaxpr.out_avals
         return [core.ShapedArray(*ty) for ty in self._program.out_types]
 
-    def replace(self, *, jaxpr: Any = None, consts: Any = None) -> ClosedJaxpr:
-        """A copy with another jaxpr or other consts."""
-        return ClosedJaxpr(
-            self.jaxpr if jaxpr is None else jaxpr, self.consts if consts is None else consts
-        )
+    def __getattr__(self, name: str) -> Any:
+        # What JAX 0.12 has, whose jaxprs have their values.
+        if name in ("all_invars", "num_consts", "with_consts") and follows(0, 12):
+            if name == "all_invars":
+                return [*self.constvars, *self.invars]
+            return len(self.consts) if name == "num_consts" else self._with_consts
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    def _with_consts(self, consts: Any) -> ClosedJaxpr:
+        """The jaxpr whose first inputs, those that are constvars included, are these values."""
+        consts, opened = list(consts), self.open
+        inputs = [*opened.constvars, *opened.invars]
+        if len(consts) > len(inputs):
+            raise ValueError(f"with_consts: the jaxpr has {len(inputs)} inputs, got {len(consts)} values")
+        return ClosedJaxpr(opened.replace(constvars=inputs[: len(consts)], invars=inputs[len(consts) :]), consts)
+
+    def replace(self, *, jaxpr: Any = None, consts: Any = None, **changes: Any) -> ClosedJaxpr:
+        """A copy with another jaxpr or other consts; where JAX 0.12 is followed, with other fields of a jaxpr: its
+        `constvars` are without values then."""
+        if not follows(0, 12):
+            if changes:
+                raise TypeError(f"ClosedJaxpr.replace: there are jaxpr and consts, got {sorted(changes)}")
+            return ClosedJaxpr(self.open if jaxpr is None else jaxpr, self.consts if consts is None else consts)
+        opened = self.open if jaxpr is None else getattr(jaxpr, "open", jaxpr)
+        given = () if "constvars" in changes and consts is None else self.consts if consts is None else consts
+        if changes:
+            opened = opened.replace(**changes)
+        return ClosedJaxpr(opened._without_consts())._with_consts(given)
 
     def map_jaxpr(self, function: Any) -> ClosedJaxpr:
         """The same values for the constvars of another jaxpr, `function(self.jaxpr)`."""
@@ -520,7 +573,10 @@ def eval_jaxpr(jaxpr: Any, consts: Any, *args: Any, propagate_source_info: bool 
         >>> ferrax.core.eval_jaxpr(closed.jaxpr, closed.consts, 3.0)
         [Array(6., dtype=float32, weak_type=True)]
     """
-    if isinstance(jaxpr, ClosedJaxpr):
+    if follows(0, 12):  # The inputs are those of all kinds, in order.
+        jaxpr, inputs = getattr(jaxpr, "open", jaxpr), [*consts, *args]
+        consts, args = inputs[: len(jaxpr.constvars)], tuple(inputs[len(jaxpr.constvars) :])
+    elif isinstance(jaxpr, ClosedJaxpr):
         return jaxpr.replace(consts=consts)._run(args) if consts else jaxpr._run(args)
     if len(args) != len(jaxpr.invars) or len(consts) != len(jaxpr.constvars):
         raise TypeError(
@@ -594,7 +650,7 @@ def check_jaxpr(jaxpr: Any) -> None:
 
     >>> ferrax.core.check_jaxpr(ferrax.make_jaxpr(jnp.sin)(1.0).jaxpr)
     """
-    jaxpr = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
+    jaxpr = jaxpr.open if isinstance(jaxpr, ClosedJaxpr) else jaxpr
     known = {*jaxpr.constvars, *jaxpr.invars}
 
     def check_known(atoms, what):

@@ -6,6 +6,7 @@ are those of identity.
 
 from __future__ import annotations
 
+import enum
 import threading
 import weakref
 from collections.abc import Hashable, Iterable, Iterator
@@ -53,6 +54,20 @@ def _names(what, names) -> frozenset:
             f"PartitionSpec: {what} must be names of mesh axes, got None among {names}"
         )
     return frozenset(names)
+
+
+class UnreducedKind(enum.Enum):
+    """What is left to be done with an array's parts over the axes that a `PartitionSpec` has as unreduced.
+
+    Sums are what there is: `PartitionSpec(unreduced=…)` is of that kind.
+
+    >>> ferrax.sharding.UnreducedKind.sum.value
+    1
+    """
+
+    sum = 1
+    max = 2
+    min = 3
 
 
 class PartitionSpec(Immutable):

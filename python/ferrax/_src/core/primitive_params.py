@@ -17,7 +17,7 @@ from ferrax import _core
 from ferrax._src.base import effects
 from ferrax._src.base.extended_dtypes import REGISTERED, REGISTERED_BY_NAME
 from ferrax._src.base.jax_version import follows
-from ferrax._src.core import named_axes
+from ferrax._src.core import named_axes, scan_params
 from ferrax._src.core.inlining import Inline
 from ferrax._src.core.op_types import (
     ConvDimensionNumbers,
@@ -56,7 +56,7 @@ _IGNORED = frozenset(
     {
         "accuracy", "sharding", "out_sharding", "in_shardings", "out_shardings", "in_layouts",
         "out_layouts", "donated_invars", "ctx_mesh", "keep_unused", "compiler_options_kvs",
-        "linear", "use_magma", "is_stable", "_split_transpose", "input_dtype", "update_jaxpr", "update_consts", "out_trees",
+        "linear", "use_magma", "_split_transpose", "input_dtype", "update_jaxpr", "update_consts", "out_trees",
     }
 )  # fmt: skip
 
@@ -189,6 +189,10 @@ def _native_jit(params):
     return params | {"inline": params.get("inline") in (True, Inline.JAX_EARLY)}
 
 
+def _shown_scan(op, params, operands, num_outputs):
+    return scan_params.followed(params, len(operands), num_outputs)
+
+
 def _shown_while(op, params, operands, num_outputs):
     if params["max_steps"] is None:
         del params["max_steps"]
@@ -203,7 +207,7 @@ def _native_while(params):
 def _shown_remat(op, params, operands, num_outputs):
     # An open jaxpr cannot hold the constants that a program from a file may have.
     closed = params["jaxpr"]
-    return params if closed.consts else params | {"jaxpr": closed.jaxpr}
+    return params if closed.consts else params | {"jaxpr": closed.open}
 
 
 def _shown_conj(op, params, operands, num_outputs):
@@ -216,6 +220,10 @@ def _shown_round(op, params, operands, num_outputs):
 
 def _shown_fft(op, params, operands, num_outputs):
     return params | {"fft_type": FftType(params["fft_type"])}
+
+
+def _native_top_k(params):
+    return {key: value for key, value in params.items() if key != "is_stable"}
 
 
 def _native_fft(params):
@@ -317,6 +325,7 @@ SHOWN = {
     "dot_general": _shown_precision,
     "gather": _shown_gather,
     "jit": _shown_jit,
+    "scan": _shown_scan,
     "while": _shown_while,
     "remat2": _shown_remat,
     "conj": _shown_conj,
@@ -336,8 +345,10 @@ NATIVE: dict[str, Callable[[dict], dict]] = {
     "gather": _native_indexing,
     **dict.fromkeys(SCATTERS, _native_indexing),
     "jit": _native_jit,
+    "scan": scan_params.counted,
     "while": _native_while,
     "fft": _native_fft,
+    "top_k": _native_top_k,
     "random_seed": _native_key,
     "random_wrap": _native_key,
     "mul": _native_mul,

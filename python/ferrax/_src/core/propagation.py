@@ -86,7 +86,7 @@ def results(program: Any, numbers: Sequence[int]) -> list[int]:
     }
     over = [mesh] * count
     if of_program:
-        said_over = _said_meshes(ClosedJaxpr(program).jaxpr, [_mesh_in(number, COMMITTED) for number in numbers])
+        said_over = _said_meshes(ClosedJaxpr(program).open, [_mesh_in(number, COMMITTED) for number in numbers])
         over = [mesh if x is None else over_devices_of(mesh, x) or mesh for x in said_over]
     found = {x: _propagated(program, numbers, x) for x in set(over)}
 
@@ -127,7 +127,7 @@ def _with_auto_axes(spec, more, mesh, rank) -> PartitionSpec | None:
 
 def _typed_results(program, numbers, mesh) -> list[int]:
     """Of one operation, which the rules may refuse, or of a program, whose operations were checked."""
-    jaxpr = ClosedJaxpr(program).jaxpr
+    jaxpr = ClosedJaxpr(program).open
     one = len(jaxpr.eqns) == 1 and program.name == jaxpr.eqns[0].primitive.name
     if one:
         name, params = program.name, jaxpr.eqns[0].params
@@ -169,7 +169,7 @@ def types_of_results(
     results that have none."""
     if not used.explicit_axes and not any(given) and not _core.equations_named(program, NAMES):
         return [None] * len(program.out_types)
-    jaxpr = ClosedJaxpr(program).jaxpr
+    jaxpr = ClosedJaxpr(program).open
     said = _said_meshes(jaxpr, [None if x is None else x.mesh for x in given])
     over = [(used if x is None else x).abstract_mesh for x in said]
     sizes = {name: size for mesh in (used, *over) for name, size in mesh.shape_tuple}

@@ -27,6 +27,7 @@ from ferrax import _core
 from ferrax._src.base import dtypes
 from ferrax._src.base.effects import Effect
 from ferrax._src.base.errors import KeyReuseError
+from ferrax._src.core import scan_params
 from ferrax._src.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from ferrax._src.core.lowering import lower_fun, register_lowering
 from ferrax._src.core.primitives import Primitive, builtin
@@ -245,7 +246,7 @@ def _is_key(atom) -> bool:
 
 def _inner(params, name) -> KeyReuseSignature:
     found = params[name]
-    return jaxpr_type_signature(found.jaxpr if isinstance(found, ClosedJaxpr) else found)
+    return jaxpr_type_signature(found.open if isinstance(found, ClosedJaxpr) else found)
 
 
 def _of_slice(eqn):
@@ -270,7 +271,7 @@ def _of_device_put(eqn):
 
 def _of_cond(eqn):
     """What any branch consumes is consumed, what all make or hand on is so. The first input is the choice."""
-    branches = [jaxpr_type_signature(branch.jaxpr) for branch in eqn.params["branches"]]
+    branches = [jaxpr_type_signature(branch.open) for branch in eqn.params["branches"]]
     sinks: dict[int, Any] = {}
     sources: dict[int, list] = {}
     for branch in branches:
@@ -296,7 +297,8 @@ def _refuse_loop(what, eqn, body):
 
 def _of_scan(eqn):
     body = _inner(eqn.params, "jaxpr")
-    consts, carries = eqn.params["num_consts"], eqn.params["num_carry"]
+    params = scan_params.counted(eqn.params)
+    consts, carries = params["num_consts"], params["num_carry"]
     made = {end.idx for end in body.sources if np.any(end.mask)}
     for end in body.sinks:
         if end.idx < consts or (end.idx < consts + carries and end.idx - consts not in made):
@@ -458,7 +460,7 @@ def function_type_signature(fun: Callable[..., Any], *args: Any) -> KeyReuseSign
     >>> function_type_signature(ferrax.random.split, ferrax.random.key(0))
     KeyReuseSignature(Sink(0), Source(0))
     """
-    return jaxpr_type_signature(staging.make_jaxpr(fun)(*args).jaxpr)
+    return jaxpr_type_signature(staging.make_jaxpr(fun)(*args).open)
 
 
 def check_key_reuse_jaxpr(jaxpr: Jaxpr) -> None:
@@ -533,7 +535,7 @@ def follow(program: Any, name: str, values: Sequence[Any]) -> Callable[[Sequence
     >>> key_reuse.consumed(key)
     True
     """
-    signature = jaxpr_type_signature(ClosedJaxpr(program).jaxpr)
+    signature = jaxpr_type_signature(ClosedJaxpr(program).open)
     sinks = [end for end in signature.sinks if end.idx < len(values) and _is_key_array(values[end.idx])]
     for end in sinks:
         known = _uses.get(id(values[end.idx]))

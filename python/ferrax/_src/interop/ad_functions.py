@@ -95,7 +95,7 @@ def linearize(fun: Callable[..., Any], primals: Any, has_aux: bool = False, is_v
         )
     outs, aux, residuals = point.take()
     closed = ClosedJaxpr(point.linear)
-    jaxpr = convert_invars_to_constvars(closed.jaxpr, len(residuals))
+    jaxpr = convert_invars_to_constvars(closed.open, len(residuals))
     tangents = iter(jaxpr.invars)
     invars = [
         next(tangents) if flag else Var(core.ShapedArray(*ty).to_tangent_aval())

@@ -99,7 +99,7 @@ class CallPrimitive(Primitive):
         jaxpr = params.pop("call_jaxpr")
         if isinstance(jaxpr, ClosedJaxpr):
             consts = jaxpr.consts
-            jaxpr = jaxpr.jaxpr
+            jaxpr = jaxpr.open
         else:
             consts = []
         fun = lu.wrap_init(
@@ -111,7 +111,7 @@ class CallPrimitive(Primitive):
         """What an equation has as its `call_jaxpr`."""
         if self._closed or closed.consts:
             return closed
-        return closed.jaxpr
+        return closed.open
 
     def _jvp(self, primals, tangents, *, call_jaxpr, **params):
         # Two calls, so that reverse mode finds the outputs without tangents.

@@ -83,7 +83,7 @@ def _traced(function, name, avals):
             "value, ref[...], as an argument"
         )
     closed = ClosedJaxpr(program, captured)
-    return closed.jaxpr, closed.consts
+    return closed.open, closed.consts
 
 
 def trace_to_jaxpr_dynamic(

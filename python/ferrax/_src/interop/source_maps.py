@@ -219,7 +219,7 @@ def _of_jaxpr(closed, **options) -> SourceMapDump:
     text, at = str(closed), 0
     sources: dict[str, int] = {}
     lines: list[list[Segment]] = [[] for _ in range(text.count("\n") + 2)]
-    for eqn in _equations(closed.jaxpr):
+    for eqn in _equations(closed.open):
         found = re.compile(rf"(?:= |let\s+|; |\n\s*)({re.escape(eqn.primitive.name)})(?=[\s\[])").search(text, at)
         if found is None:
             # Not written out: the parameters of some equations are shown by name.

@@ -1,6 +1,7 @@
 """Elementwise functions with derivative rules or bit-level definitions of their own.
 
-Invariant: `frexp` and `ldexp` are exact for subnormal inputs as far as the backend keeps them.
+Invariant: `frexp` and `ldexp` are exact for subnormal inputs as far as the backend keeps them; where JAX 0.12 is
+followed, subnormal inputs and results are zeros of their sign.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
+from ferrax._src.base.jax_version import follows
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
@@ -46,9 +48,23 @@ def _sinc_series(x):
     return total
 
 
+def _sinc_by_distance(x):
+    """From the distance of x to the integer next to it, which is exact."""
+    size, infinite = lax.abs(x), isinf(x)
+    whole = lax.stop_gradient(lax.round(size, lax.RoundingMethod.TO_NEAREST_EVEN))
+    distance = where(infinite, filler(0, x), lax.sub(size, whole))
+    near = lax.lt(size, constant(0.125, x))
+    safe = where(near, filler(1, x), where(infinite, filler(1, x), lax.mul(filler(np.pi, x), size)))
+    half = lax.mul(whole, constant(0.5, x))
+    odd = lax.ne(half, lax.floor(half))
+    sine = lax.sin(lax.mul(filler(np.pi, x), distance))
+    far = lax.div(where(odd, lax.sub(filler(0, x), sine), sine), safe)
+    return where(near, _sinc_series(lax.mul(filler(np.pi, x), where(near, x, filler(0, x)))), far)
+
+
 @jit
 def sinc(x: ArrayLike, /) -> Array:
-    """`sin(pi x) / (pi x)`, 1 at zero.
+    """`sin(pi x) / (pi x)`, 1 at zero. Where JAX 0.12 is followed, 0 at other integers and at infinities.
 
     Args: x: array of numbers; integers become floats.
 
@@ -56,6 +72,8 @@ def sinc(x: ArrayLike, /) -> Array:
     Array([1.        , 0.63661975], dtype=float32)
     """
     (x,) = promote_args_inexact("sinc", x)
+    if follows(0, 12) and not is_subdtype(x, np.complexfloating):
+        return _sinc_by_distance(x)
     is_zero = lax.eq(x, filler(0, x))
     scaled = lax.mul(filler(np.pi, x), x)
     safe = where(is_zero, filler(1, x), scaled)
@@ -100,6 +118,14 @@ def _frexp(x):
     return lax.mul(mantissa, power_of_two(lax.sub(half, exponent))), exponent
 
 
+def _flushed(x):
+    """With zeros of their sign for subnormal numbers, where the JAX that is followed has them."""
+    if not follows(0, 12):
+        return x
+    small = lax.lt(lax.abs(x), constant(dtypes.finfo(x.dtype).tiny, x))
+    return where(small, lax.mul(lax.sign(x), constant(0, x)), x)
+
+
 @jit
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """Mantissa in [0.5, 1) and int32 exponent with `x == mantissa * 2**exponent`.
@@ -113,6 +139,7 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     (x,) = promote_dtypes_inexact(x)
     if is_subdtype(x, np.complexfloating):
         raise TypeError(f"frexp: complex numbers have no one exponent, got {x.dtype}")
+    x = _flushed(x)
     if x.dtype.itemsize == 2 and x.dtype != np.float16:
         # The bit widths below come from finfo; bfloat16 is exact in float32.
         mantissa, exponent = _frexp(lax.convert_element_type(x, np.float32))
@@ -139,7 +166,7 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         raise ValueError(
             f"ldexp: expected floats and integer exponents, got {x1.dtype} and {x2.dtype}"
         )
-    (x1,) = promote_dtypes_inexact(x1)
+    x1 = _flushed(promote_dtypes_inexact(x1)[0])
     x2 = convert(x2, x1.dtype)
     x1, x2 = promote_shapes("ldexp", x1, x2)
     mantissa, exponent = frexp(x1)
@@ -150,7 +177,7 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     exponent = where(positive, lax.sub(exponent, constant(1, exponent)), exponent)
     scaled = lax.mul(mantissa, lax.pow(constant(2, exponent), exponent))
     unscaled = ufuncs.logical_or(isinf(x1), lax.eq(x1, constant(0, x1)))
-    return where(unscaled, x1, scaled)
+    return _flushed(where(unscaled, x1, scaled))
 
 
 # ---------------------------------------------------------------------------- gcd, lcm

@@ -14,6 +14,7 @@ import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
+from ferrax._src.base.jax_version import follows
 from ferrax._src.composed.custom_solves import custom_linear_solve
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
@@ -301,7 +302,7 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
     Args: a: array (..., n, n), Hermitian and positive definite; integers become floats. upper: return
     `U`. symmetrize_input: take `(a + a^H) / 2` for `a`, else its lower triangle is read alone. NaN in
     the triangle where a matrix is not positive definite.
-    Raises: TypeError for what are no square matrices (ValueError unless symmetrized);
+    Raises: TypeError for what are no square matrices (ValueError unless symmetrized, or where JAX 0.12 is followed);
     NotImplementedError for 16-bit floats.
 
     (Golub and Van Loan, Matrix Computations, 4th ed., section 4.2.)
@@ -311,6 +312,8 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
            [1., 1.]], dtype=float32)
     """
     (a,) = promote_dtypes_inexact(ensure_array(a, "jnp.linalg.cholesky"))
+    if follows(0, 12) and (a.ndim < 2 or a.shape[-1] != a.shape[-2]):
+        raise ValueError(f"linalg.cholesky: expected square matrices, of shape [..., n, n], got {tuple(a.shape)}")
     factor = factorisations.cholesky(a, symmetrize_input=symmetrize_input)
     return adjoint(factor) if upper else factor
 

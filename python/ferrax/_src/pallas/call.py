@@ -287,7 +287,7 @@ def pallas_call(
         ]
         results = pallas_call_p.bind(
             *moving, *leaves,
-            grid_mapping=call, jaxpr=ClosedJaxpr(call.kernel.program, []).jaxpr, debug=debug, interpret=interpret,
+            grid_mapping=call, jaxpr=ClosedJaxpr(call.kernel.program, []).open, debug=debug, interpret=interpret,
             input_output_aliases=tuple(dict(input_output_aliases).items()), mesh=None, compiler_params=compiler_params,
             cost_estimate=cost_estimate, metadata=metadata, name=name,
             out_avals=tuple(core.ShapedArray(out.shape, out.dtype) for out in outs),

@@ -67,7 +67,7 @@ class Kernel:
         self.modified = [
             source != self.first + number for number, source in enumerate(program.forwarded())
         ]
-        self.has_effects = bool(ClosedJaxpr(program, []).jaxpr.effects)
+        self.has_effects = bool(ClosedJaxpr(program, []).open.effects)
 
     def __call__(self, ids: Any, sizes: Any, held: Any) -> list[Any]:
         """What the refs hold after a step."""

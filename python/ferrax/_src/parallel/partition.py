@@ -79,7 +79,7 @@ def partition(
     shapes_in, shapes_out = ([ty[0] for ty in types] for types in (program.in_types, program.out_types))
     in_specs = [cuts.spec(list(entries), shape) for entries, shape in zip(given, shapes_in)]
     params = {
-        "jaxpr": ClosedJaxpr(local).jaxpr,
+        "jaxpr": ClosedJaxpr(local).open,
         "mesh": mesh,
         "in_specs": (*in_specs, *[PartitionSpec()] * len(consts)),
         "out_specs": tuple(cuts.spec(entries, shape) for entries, shape in zip(found, shapes_out)),
@@ -171,7 +171,7 @@ def over_all_axes(
         return tuple(both)
 
     changed = {
-        "jaxpr": ClosedJaxpr(local).jaxpr,
+        "jaxpr": ClosedJaxpr(local).open,
         "in_specs": (*specs(params["in_specs"], given), *[PartitionSpec()] * len(consts)),
         "out_specs": specs(params["out_specs"], found),
         "check_vma": False,
@@ -206,7 +206,7 @@ def _divided(program, cuts, given):
     def equation(eqn, values):
         if eqn.primitive.name == "jit":
             inner = call_borders.whole(eqn.params)["jaxpr"]
-            return interpret(inner.jaxpr, inner.consts, values, equation)
+            return interpret(inner.open, inner.consts, values, equation)
         if eqn.primitive is not shard_map_p or not is_over_some(eqn.params):
             return bind_equation(eqn, values)
         if eqn.params["mesh"].shape_tuple != cuts.mesh.shape_tuple:
@@ -216,8 +216,8 @@ def _divided(program, cuts, given):
         return called_at(eqn.source_info, lambda: shard_map_p.bind(*values, *consts, **params))
 
     closed = ClosedJaxpr(program, ())
-    types = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type) for x in closed.jaxpr.in_avals]
-    made, captured, _ = stage(lambda *args: interpret(closed.jaxpr, closed.consts, args, equation), tuple(types), {})
+    types = [ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type) for x in closed.open.in_avals]
+    made, captured, _ = stage(lambda *args: interpret(closed.open, closed.consts, args, equation), tuple(types), {})
     return (made.bind_constants(captured) if captured else made).erase_varying(), exchanged
 
 

@@ -246,7 +246,7 @@ def mapped(body, args, in_specs, out_specs, mesh, manual, check_vma, asked=False
     in_specs = (*in_specs, *[PartitionSpec()] * len(captured))
     check_outputs(body, program.out_types, specs, manual, check_vma)
     params = {
-        "jaxpr": ClosedJaxpr(differing(program, specs, manual, check_vma)).jaxpr,
+        "jaxpr": ClosedJaxpr(differing(program, specs, manual, check_vma)).open,
         "mesh": mesh,
         "in_specs": in_specs,
         "out_specs": tuple(specs),
@@ -262,5 +262,5 @@ def mapped(body, args, in_specs, out_specs, mesh, manual, check_vma, asked=False
 def _part_of_program(args, in_specs, mesh, manual, program, captured, spec):
     """The one result of a program of the parts, put together by this spec."""
     specs = (*in_specs, *[PartitionSpec()] * len(captured))
-    params = {"jaxpr": ClosedJaxpr(program).jaxpr, "mesh": mesh, "in_specs": specs, "out_specs": (spec,)}
+    params = {"jaxpr": ClosedJaxpr(program).open, "mesh": mesh, "in_specs": specs, "out_specs": (spec,)}
     return on_whole_arrays(*args, *captured, **params, check_vma=False, newly_manual_axes=frozenset(manual))[0]

@@ -44,7 +44,7 @@ def _checkpointed(params, policy, prevent_cse):
     def call(*args):
         return _core.checkpoint_call(program, policy, prevent_cse, list(args))
 
-    return params | {"jaxpr": ClosedJaxpr(staged(call, program.in_types, params)).jaxpr}
+    return params | {"jaxpr": ClosedJaxpr(staged(call, program.in_types, params)).open}
 
 
 def _is_checkpoint(jaxpr) -> bool:
@@ -86,13 +86,13 @@ def _opened(program, params):
             return interpret(eqn.params["jaxpr"], [], values, apply)
         return bind_equation(eqn, values)
 
-    jaxpr = ClosedJaxpr(program).jaxpr
+    jaxpr = ClosedJaxpr(program).open
     return staged(lambda *args: interpret(jaxpr, [], args, apply), program.in_types, params)
 
 
 def _of_saved(program, count, params):
     """The first outputs of a program, `count` of them, of its inputs and the other outputs."""
-    jaxpr = ClosedJaxpr(program).jaxpr
+    jaxpr = ClosedJaxpr(program).open
 
     def again(*args):
         known = dict(zip(jaxpr.outvars[count:], args[len(jaxpr.invars) :]))
@@ -127,7 +127,7 @@ def _computed(program, first, operands, params, name=list) -> list[_Parts]:
 def _needed(program, numbers, operands, params):
     """`(the program of these outputs, the operands that it needs)`."""
     chosen = [number in numbers for number in range(len(program.out_types))]
-    jaxpr, used = dce_jaxpr(ClosedJaxpr(program).jaxpr, chosen)
+    jaxpr, used = dce_jaxpr(ClosedJaxpr(program).open, chosen)
     know_axes(jaxpr, params["mesh"], params["newly_manual_axes"], params["check_vma"])
     return jaxpr._to_program(), [parts for parts, flag in zip(operands, used) if flag]
 

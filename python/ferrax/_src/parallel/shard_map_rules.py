@@ -38,7 +38,7 @@ from ferrax._src.transforms.ad import Zero, is_undefined_primal
 def bind_over(program, args, in_specs, out_specs, params):
     """The equation over another program for the parts."""
     check_vma, manual = params["check_vma"], params["newly_manual_axes"]
-    jaxpr = ClosedJaxpr(differing(program, out_specs, manual, check_vma)).jaxpr
+    jaxpr = ClosedJaxpr(differing(program, out_specs, manual, check_vma)).open
     params = params | {"jaxpr": jaxpr, "in_specs": tuple(in_specs), "out_specs": tuple(out_specs)}
     return shard_map_p.bind(*args, **params)
 

@@ -29,6 +29,7 @@ from ferrax._src.random.samplers import (
     _check_shape,
     _sample_dtype,
     _split,
+    check_method,
     uniform,
 )
 from ferrax._src.transforms.jit import jit
@@ -40,7 +41,7 @@ from ferrax._src.transforms.jit import jit
 @placed
 def poisson(
     key: Array, lam: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
-    out_sharding: Any = None,
+    method: str = "exact", out_sharding: Any = None,
 ) -> Array:
     """Poisson random numbers: k with probability `lam**k * exp(-lam) / k!`.
 
@@ -49,6 +50,7 @@ def poisson(
         lam: float scalar or array: the mean, not negative.
         shape: result shape, to which `lam` broadcasts; default: that of `lam`.
         dtype: an integer dtype; default int32 (int64 with x64).
+        method: "exact", or "approximate", which allows JAX an approximation; samples are exact here.
     Returns:
         Array of `dtype`; -1 where `lam` is NaN or negative.
     Raises:
@@ -63,6 +65,7 @@ def poisson(
         >>> jnp.mean(x).round(1)
         Array(4., dtype=float32)
     """
+    check_method("poisson", method)
     key = _begin("poisson", key)
     dtype = dtypes.check_and_canonicalize_user_dtype(int if dtype is None else dtype, "poisson")
     if key.dtype._impl != threefry_prng_impl:

@@ -35,6 +35,7 @@ from ferrax._src.random.samplers import (
     _sample_dtype,
     _shape_with,
     _split,
+    check_method,
     exponential,
     normal,
     uniform,
@@ -164,7 +165,7 @@ register_lowering(random_gamma_p, lower_fun(_random_gamma, multiple_results=Fals
 @placed
 def gamma(
     key: Array, a: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
-    out_sharding: Any = None,
+    method: str = "exact", out_sharding: Any = None,
 ) -> Array:
     """Gamma random numbers: density `x**(a - 1) * exp(-x) / gamma(a)` for x > 0.
 
@@ -173,11 +174,12 @@ def gamma(
         a: float scalar or array: the shape parameter, positive.
         shape: result shape, to which `a` broadcasts; default: that of `a`.
         dtype: a float dtype; default float32 (float64 with x64).
+        method: "exact", or "approximate", which allows JAX an approximation; samples are exact here.
     Returns:
         Array of `dtype`, differentiable in `a`: as the number at which the distribution function has
         a fixed value (Figurnov, Mohamed and Mnih, "Implicit reparameterization gradients", 2018).
     Raises:
-        ValueError: if `dtype` is no float dtype, or `a` does not broadcast to `shape`.
+        ValueError: for another `method`, if `dtype` is no float dtype, or `a` does not broadcast to `shape`.
 
     The method is that of Marsaglia and Tsang, "A simple method for generating gamma variables" (2000).
 
@@ -186,13 +188,14 @@ def gamma(
         >>> jnp.round(jnp.mean(x))
         Array(3., dtype=float32)
     """
+    check_method("gamma", method)
     return _sample("gamma", key, a, shape, dtype, False)
 
 
 @placed
 def loggamma(
     key: Array, a: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
-    out_sharding: Any = None,
+    method: str = "exact", out_sharding: Any = None,
 ) -> Array:
     """Logarithms of gamma random numbers, precise also where the numbers underflow.
 
@@ -201,10 +204,11 @@ def loggamma(
         a: float scalar or array: the shape parameter, positive.
         shape: result shape, to which `a` broadcasts; default: that of `a`.
         dtype: a float dtype; default float32 (float64 with x64).
+        method: "exact", or "approximate", which allows JAX an approximation; samples are exact here.
     Returns:
         Array of `dtype`.
     Raises:
-        ValueError: if `dtype` is no float dtype, or `a` does not broadcast to `shape`.
+        ValueError: for another `method`, if `dtype` is no float dtype, or `a` does not broadcast to `shape`.
 
     The method is that of `gamma`.
 
@@ -212,6 +216,7 @@ def loggamma(
     >>> jnp.allclose(jnp.exp(ferrax.random.loggamma(key, 2.0)), ferrax.random.gamma(key, 2.0))
     Array(True, dtype=bool)
     """
+    check_method("loggamma", method)
     return _sample("loggamma", key, a, shape, dtype, True)
 
 

@@ -25,6 +25,7 @@ from ferrax._src.random.samplers import (
     _sample_dtype,
     _shape_with,
     _split,
+    check_method,
     exponential,
     normal,
     rademacher,
@@ -35,7 +36,7 @@ from ferrax._src.transforms.jit import jit
 @placed
 def beta(
     key: Array, a: ArrayLike, b: ArrayLike, shape: Shape | None = None,
-    dtype: DTypeLike | None = None, *, out_sharding: Any = None,
+    dtype: DTypeLike | None = None, *, method: str = "exact", out_sharding: Any = None,
 ) -> Array:
     """Beta random numbers: density proportional to `x**(a - 1) * (1 - x)**(b - 1)`, 0 < x < 1.
 
@@ -44,6 +45,7 @@ def beta(
         a, b: float scalars or arrays, positive.
         shape: result shape, to which they broadcast; default: their broadcast shape.
         dtype: a float dtype; default float32 (float64 with x64).
+        method: "exact", or "approximate", which allows JAX an approximation; samples are exact here.
     Returns:
         Array of `dtype`, differentiable in `a` and `b`.
 
@@ -53,6 +55,7 @@ def beta(
     >>> jnp.mean(x).round(2)
     Array(0.25, dtype=float32)
     """
+    check_method("beta", method)
     key = _begin("beta", key)
     dtype = _sample_dtype("beta", dtype)
     _check_castable("beta", dtype, a, b)
@@ -72,7 +75,7 @@ def _beta(key, a, b, shape, dtype):
 @placed
 def chisquare(
     key: Array, df: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
-    out_sharding: Any = None,
+    method: str = "exact", out_sharding: Any = None,
 ) -> Array:
     """Chi-squared random numbers: sums of the squares of `df` standard normal numbers.
 
@@ -81,6 +84,7 @@ def chisquare(
         df: float scalar or array: degrees of freedom, positive.
         shape: result shape, to which `df` broadcasts; default: that of `df`.
         dtype: a float dtype; default float32 (float64 with x64).
+        method: "exact", or "approximate", which allows JAX an approximation; samples are exact here.
     Returns:
         Array of `dtype`, differentiable in `df`.
 
@@ -89,6 +93,7 @@ def chisquare(
     >>> ferrax.random.chisquare(ferrax.random.key(0), 3.0, (10000,)).mean().round(0)
     Array(3., dtype=float32)
     """
+    check_method("chisquare", method)
     key = _begin("chisquare", key)
     dtype = _sample_dtype("chisquare", dtype)
     shape = _shape_with("chisquare", shape, df)

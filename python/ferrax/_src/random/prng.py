@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from typing import Any
+from typing import Any, NewType
 
 import numpy as np
 
@@ -34,6 +34,8 @@ from ferrax._src.random.key_primitives import (
 )
 
 PRNGImpl = dtypes.PRNGImpl
+# For annotations: an array of keys.
+Key = NewType("Key", Array)
 
 # Generators that have a name, by that.
 prngs = PRNG_IMPLS

@@ -35,6 +35,12 @@ _UINT_DTYPES = {bits: np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64)}
 # Arguments.
 
 
+def check_method(name: str, method: str) -> None:
+    """Errors: ValueError for what is no method of sampling."""
+    if method not in ("exact", "approximate"):
+        raise ValueError(f"{name}: method must be 'exact' or 'approximate', got {method!r}")
+
+
 def _sample_dtype(name, dtype, default=float, kind=np.floating, error=ValueError):
     dtype = dtypes.check_and_canonicalize_user_dtype(default if dtype is None else dtype, name)
     if not dtypes.issubdtype(dtype, kind):

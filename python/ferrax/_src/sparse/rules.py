@@ -12,6 +12,7 @@ import numpy as np
 
 from ferrax._src import core
 from ferrax._src.composed.special.bessel import bessel_i1e_p
+from ferrax._src.core import scan_params
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.primitives import builtin
 from ferrax._src.lax import api as lax
@@ -272,7 +273,9 @@ def _while(*values, cond_jaxpr, cond_nconsts, body_jaxpr, body_nconsts, **params
     )
 
 
-def _scan(*values, jaxpr, num_consts, num_carry, length, reverse=False, unroll=1, **params):
+def _scan(*values, jaxpr, length, reverse=False, unroll=1, **params):
+    params = scan_params.counted(params)
+    num_consts, num_carry = params["num_consts"], params["num_carry"]
     consts, carry = values[:num_consts], list(values[num_consts : num_consts + num_carry])
     xs = list(values[num_consts + num_carry :])
     if any(is_sparse(x) for x in xs):

@@ -46,7 +46,7 @@ def _missing(primitive: str, format_: str) -> NotImplementedError:
 
 def evaluate(jaxpr: ClosedJaxpr, values: list[Any]) -> list[Any]:
     """The outputs of a closed jaxpr for arrays and sparse arrays."""
-    return interpret(jaxpr.jaxpr, jaxpr.consts, values, _apply)
+    return interpret(jaxpr.open, jaxpr.consts, values, _apply)
 
 
 def _apply(eqn, values):

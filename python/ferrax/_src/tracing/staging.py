@@ -258,7 +258,7 @@ def make_jaxpr(
 
         closed._describe = describe
         if flat.structs:
-            closed.jaxpr.debug_info = describe()
+            closed.open.debug_info = describe()
         if not return_shape:
             return closed
         return closed, output_types(program, flat.out_tree, flat.structs)

@@ -154,11 +154,11 @@ def _within(program, arrays, policy, prevent_cse):
             return list(eqn.primitive.bind(*values, **rule(eqn.params, policy, prevent_cse)))
         if eqn.primitive is builtin("jit"):
             inner = call_borders.whole(eqn.params)["jaxpr"]
-            return interpret(inner.jaxpr, inner.consts, values, apply)
+            return interpret(inner.open, inner.consts, values, apply)
         return bind_equation(eqn, values)
 
     def opened(*args):
-        return interpret(closed.jaxpr, closed.consts, args, apply)
+        return interpret(closed.open, closed.consts, args, apply)
 
     opened.__name__ = program.name
     staged, captured, _ = stage(opened, arrays, {})

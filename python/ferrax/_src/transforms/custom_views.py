@@ -109,7 +109,7 @@ def _jvp_view(rule, params):
         tangents are symbolic zeros. The jaxpr takes the call's operands, and the other tangents."""
         program, flags = rule.jvp(_flags([not zero for zero in zeros], params))
         closed = ClosedJaxpr(program)
-        return closed.jaxpr, closed.consts, [not flag for flag in flags]
+        return closed.open, closed.consts, [not flag for flag in flags]
 
     return RuleView(jvp_jaxpr, rule, "jvp")
 
@@ -127,7 +127,7 @@ def _forward_view(rule, params):
         outputs = len(program.out_types) - residuals
         order = [*range(outputs, outputs + residuals), *range(outputs)]
         closed = ClosedJaxpr(program.select_outputs(order))
-        return closed.jaxpr, closed.consts
+        return closed.open, closed.consts
 
     return RuleView(forward_jaxpr, rule, "fwd")
 

@@ -102,7 +102,7 @@ class VJP:
 
     @property
     def jaxpr(self) -> Jaxpr:
-        return ClosedJaxpr(self.func.point.linear).jaxpr
+        return ClosedJaxpr(self.func.point.linear).open
 
     @property
     def opaque_residuals(self) -> list[Any]:

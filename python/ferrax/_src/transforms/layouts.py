@@ -90,7 +90,7 @@ _ELEMENTWISE = {
 def _natural_orders(program: Any, in_orders: Sequence[Order | None]) -> Orders:
     """The orders in which results are made without a copy: operations of elements keep that of their operands, which
     transposes change, and all others give rows."""
-    jaxpr = ClosedJaxpr(program.optimise(), ()).jaxpr
+    jaxpr = ClosedJaxpr(program.optimise(), ()).open
     # None of what is the same in all orders.
     known: dict[Any, Order | None] = {}
 

@@ -155,7 +155,7 @@ def contains(jaxpr: Jaxpr) -> bool:
 def _asks_within(eqn) -> bool:
     if eqn.primitive.name not in _OPENED:
         return False
-    return any(contains(inner.jaxpr) for inner in _closed(eqn.params))
+    return any(contains(inner.open) for inner in _closed(eqn.params))
 
 
 def _closed(params) -> list[ClosedJaxpr]:
@@ -177,7 +177,7 @@ class _Walk:
         self.questions: list[tuple[Any, int]] = []
 
     def through(self, closed: ClosedJaxpr, values: Sequence[Any]) -> list[Any]:
-        return interpret(closed.jaxpr, closed.consts, values, self._equation)
+        return interpret(closed.open, closed.consts, values, self._equation)
 
     def _equation(self, eqn, values):
         if eqn.primitive in _asking:

@@ -257,7 +257,7 @@ def _places(program) -> str:
             for inner in jaxprs_in_params(eqn.params):
                 walk(inner)
 
-    walk(ClosedJaxpr(program, []).jaxpr)
+    walk(ClosedJaxpr(program, []).open)
     return "\n".join(lines)
 
 

@@ -86,7 +86,7 @@ def _pushed(eqn, values, moving):
     # One by one again, as a tangent may be known where the primal is not.
     closed = ClosedJaxpr(program)
     primals = [values[var] for var in inputs]
-    results = interpret(closed.jaxpr, closed.consts, primals + tangents, bind_equation)
+    results = interpret(closed.open, closed.consts, primals + tangents, bind_equation)
     found = iter(results[len(flags) :])
     return results[: len(flags)], [next(found) if flag else None for flag in flags]
 

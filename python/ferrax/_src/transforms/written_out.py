@@ -17,8 +17,8 @@ _WITH_RULES = ("custom_jvp_call", "custom_vjp_call", "custom_vmap_call")
 
 def written_out(closed: ClosedJaxpr) -> tuple[Any, list[Any]]:
     """`(program, captured)` of the same function without high equations."""
-    avals = [var.aval for var in closed.jaxpr.invars]
-    program, captured, _ = stage(lambda *args: _results(closed.jaxpr, closed.consts, args), avals, {})
+    avals = [var.aval for var in closed.open.invars]
+    program, captured, _ = stage(lambda *args: _results(closed.open, closed.consts, args), avals, {})
     return program, captured
 
 
@@ -47,7 +47,7 @@ def _of_call(params):
     for name in ("call_jaxpr", "jaxpr", "call"):
         found = params.get(name)
         if isinstance(found, ClosedJaxpr):
-            return found.jaxpr, found.consts
+            return found.open, found.consts
         if isinstance(found, Jaxpr):
             return found, []
     raise NotImplementedError(f"an equation with the parameters {sorted(params)} cannot be written out")
@@ -56,7 +56,7 @@ def _of_call(params):
 def _lowered(value):
     if isinstance(value, tuple):
         return tuple(map(_lowered, value))
-    if isinstance(value, ClosedJaxpr) and value.jaxpr.is_high:
+    if isinstance(value, ClosedJaxpr) and value.open.is_high:
         program, captured = written_out(value)
         return ClosedJaxpr(program.bind_constants(captured) if captured else program)
     return value

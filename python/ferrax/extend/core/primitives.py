@@ -5,6 +5,11 @@
 from ferrax._src.callbacks.rng_uniform import rng_uniform_p as rng_uniform_p
 from ferrax._src.composed.approx_top_k import approx_top_k_p as approx_top_k_p
 from ferrax._src.composed.custom_solves import linear_solve_p as linear_solve_p
+from ferrax._src.composed.polynomial import (
+    log2_p as log2_p,
+    one_minus_square_p as one_minus_square_p,
+    polynomial_p as polynomial_p,
+)
 from ferrax._src.composed.random_bits import rng_bit_generator_p as rng_bit_generator_p
 from ferrax._src.composed.special.bessel import (
     bessel_i0e_p as bessel_i0e_p,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ferrax._src.core import scan_params
 from ferrax._src.core.partition import PartitionSpec, entry_names, filled
 
 Spec = PartitionSpec
@@ -28,7 +29,8 @@ def called(eqn: Any) -> Any:
 
 
 def _scan(eqn, specs, inner):
-    consts, count = eqn.params["num_consts"], eqn.params["num_carry"]
+    params = scan_params.counted(eqn.params)
+    consts, count = params["num_consts"], params["num_carry"]
     rest = [None if spec is None else spec.update(partitions=spec.partitions[1:]) for spec in specs[consts + count :]]
     outs = inner(opened(eqn.params["jaxpr"]), [*specs[: consts + count], *rest])
     stacked = [None if spec is None else spec.update(partitions=(None, *spec.partitions)) for spec in outs[count:]]

@@ -15,7 +15,7 @@ from typing import Any
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base.traceback_util import api_boundary
-from ferrax._src.core import api_util, call_borders
+from ferrax._src.core import api_util, call_borders, scan_params
 from ferrax._src.core.jaxpr import (
     ClosedJaxpr,
     Jaxpr,
@@ -118,7 +118,7 @@ def _checked(closed, categories, error, args):
         error = check_equation(error, eqn, values, outs, categories)
         return outs
 
-    outs = interpret(closed.jaxpr, closed.consts, args, apply)
+    outs = interpret(closed.open, closed.consts, args, apply)
     return error, outs
 
 
@@ -127,7 +127,7 @@ def _checked(closed, categories, error, args):
 
 def _kinds(jaxpr, categories) -> list:
     """The kinds of errors that a jaxpr can add, each once."""
-    jaxpr = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
+    jaxpr = jaxpr.open if isinstance(jaxpr, ClosedJaxpr) else jaxpr
     found: dict[Any, None] = {}
     for eqn in jaxpr.eqns:
         found |= dict.fromkeys(_equation_kinds(eqn, categories))
@@ -183,7 +183,7 @@ class _Checked:
             self.templates = after._templates
             return tree_util.tree_leaves(after) + list(outs)
 
-        name = jaxpr.jaxpr.debug_info.func_name
+        name = jaxpr.open.debug_info.func_name
         program, captured, _ = _core.trace_program(
             flat, "stage", name, types[:consts] + own + types[consts:]
         )
@@ -236,7 +236,7 @@ def _cond(error, categories, eqn, values):
 
 
 def _scan(error, categories, eqn, values):
-    params = eqn.params
+    params = scan_params.counted(eqn.params)
     consts = params["num_consts"]
     part = _part(error, [params["jaxpr"]], categories)
     body = _Checked(params["jaxpr"], categories, part, consts)
@@ -303,7 +303,7 @@ class _Inputs:
     """The inputs of a body that also runs the condition: the condition's constants come first."""
 
     def __init__(self, cond, body, num_cond):
-        self.jaxpr = body.jaxpr
+        self.jaxpr = body.open
         self.in_avals = [*cond.in_avals[:num_cond], *body.in_avals]
 
 
@@ -314,10 +314,10 @@ def _is_batched(cond, body) -> bool:
     if [eqn.primitive.name for eqn in cond.eqns] != ["reduce_or"]:
         return False
     (going,) = cond.eqns[0].invars
-    carried = cond.jaxpr.invars[-len(body.jaxpr.outvars) :]
+    carried = cond.open.invars[-len(body.open.outvars) :]
     if going not in carried:
         return False
-    before = body.jaxpr.invars[-len(carried) :]
+    before = body.open.invars[-len(carried) :]
     place = carried.index(going)
     made = {var: eqn for eqn in body.eqns for var in eqn.outvars}
 
@@ -343,7 +343,7 @@ def _is_batched(cond, body) -> bool:
         which, otherwise = eqn.invars[:2]
         return says_who_goes_on(which) and otherwise is old
 
-    pairs = list(zip(before, body.jaxpr.outvars))
+    pairs = list(zip(before, body.open.outvars))
     return all(kept(*pair) for number, pair in enumerate(pairs) if number != place)
 
 

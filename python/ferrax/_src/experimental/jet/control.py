@@ -6,7 +6,7 @@ coefficients. A loop's carry varies where its start does, or what the body makes
 
 from __future__ import annotations
 
-from ferrax._src.core import call_borders
+from ferrax._src.core import call_borders, scan_params
 from ferrax._src.core.jaxpr import ClosedJaxpr, Jaxpr
 from ferrax._src.core.primitives import aval_type, builtin
 from ferrax._src.experimental.jet.propagate import (
@@ -72,6 +72,7 @@ def _carried(body, before, carry, after):
 
 def _scan(inputs, params):
     order = len(inputs[0]) - 1
+    params = scan_params.counted(params)
     body = params["jaxpr"]
     flags = [varies(u) for u in inputs]
     num_consts, num_carry = params["num_consts"], params["num_carry"]

@@ -99,7 +99,7 @@ def propagate(closed: ClosedJaxpr, inputs, order):
         return equation(eqn, values, order)
 
     return interpret(
-        closed.jaxpr,
+        closed.open,
         [taylor.constant(value, order) for value in closed.consts],
         inputs,
         apply,
@@ -245,7 +245,7 @@ def packed(closed, flags, wanted, order) -> ClosedJaxpr:
 
 def reached(closed, flags) -> list[bool]:
     """Which outputs of a jaxpr may vary where these inputs do."""
-    jaxpr = closed.jaxpr
+    jaxpr = closed.open
     varying = {var for var, flag in zip(jaxpr.invars, flags) if flag}
 
     def moves(atom):

@@ -209,7 +209,7 @@ def _rule_of(primitive) -> Rule | None:
 
 def cost_of(jaxpr: Any, mesh: Any = None, pins: tuple[bool, bool] = (False, False)) -> RooflineResult:
     """The costs of a jaxpr. `pins`: whether left and right operands of products of matrices are in fast memory."""
-    jaxpr = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
+    jaxpr = jaxpr.open if isinstance(jaxpr, ClosedJaxpr) else jaxpr
     total = RooflineResult.zeros()
     last = {var: number for number, eqn in enumerate(jaxpr.eqns) for var in eqn.invars if not isinstance(var, Literal)}
     for var in jaxpr.outvars:
@@ -287,7 +287,7 @@ def roofline(
             places = [NamedSharding(mesh, spec) for spec in specs]
             structs = [ShapeDtypeStruct(x.shape, x.dtype, sharding=where) for x, where in zip(leaves, places)]
             shapes = tree.unflatten(structs)
-        jaxpr, _ = dce_jaxpr(closed.jaxpr, True)
+        jaxpr, _ = dce_jaxpr(closed.open, True)
         # Of a device only what it does itself.
         parts = [eqn.params["jaxpr"] for eqn in jaxpr.eqns if eqn.primitive.name == "shard_map"]
         jaxpr = parts[-1] if parts else jaxpr
