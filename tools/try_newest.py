@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
         print(f"Python {VERSION} is not on this machine: newest Flax, Orbax and Diffrax were NOT tested", flush=True)
         return 0
     settings = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
-    settings["PYTHONPATH"] = str(ROOT / "python")
+    settings |= {"PYTHONPATH": str(ROOT / "python"), "FERRAX_JAX_VERSION": "0.12"}
     command = [environment(path), ROOT / "tests" / "ecosystem" / "run_programs.py", "--newest", "--check", *arguments]
     print(f"Python {VERSION} ({path}), the newest libraries", flush=True)
     return subprocess.run(command, env=settings).returncode
