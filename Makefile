@@ -22,7 +22,7 @@ help:
 	@echo "make test        tests of the Rust crates and of the Python package, a quarter of all cases"
 	@echo "make test-tiny   the same where each way of computing is taken from a few elements on; TINY_ARGS=--few, =--exhaustive"
 	@echo "make test-gpu    tests on a GPU, or on Mesa's software one (Debian: mesa-vulkan-drivers, libvulkan1)"
-	@echo "make test-ecosystem  libraries that import jax, on ferrax: Optax, Haiku, BlackJAX, ..."
+	@echo "make test-ecosystem  libraries that import jax, on ferrax: Optax, Haiku, BlackJAX, ...; the newest on Python 3.12"
 	@echo "make test-all    every case of every table, then sanitize, then fuzz for some seconds"
 	@echo "make test-versions  the wheel of make wheel on Python 3.10 and 3.13, where they are installed"
 	@echo "make test-aarch64  the Rust crates built for aarch64 Linux, their tests under qemu-user"
@@ -156,6 +156,7 @@ oracle: $(BUILT) $(VENV)/.extra-test
 
 test-ecosystem: $(BUILT) $(VENV)/.extra-test $(VENV)/.extra-ecosystem $(VENV)/.extra-examples
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/ecosystem
+	$(BIN)/python tools/try_newest.py
 
 test-all: test-rust $(BUILT) $(VENV)/.extra-test
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --exhaustive

@@ -13,12 +13,15 @@ except ModuleNotFoundError:  # Python 3.10
     from pip._vendor import tomli as tomllib
 
 
-def main(extras: list[str]) -> None:
+def of(extras: list[str]) -> list[str]:
+    """The requirements of the package and of these extras."""
     root = pathlib.Path(__file__).resolve().parent.parent
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    print("\n".join(project["dependencies"]))
-    for extra in extras:
-        print("\n".join(project["optional-dependencies"][extra]))
+    return [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
+
+
+def main(extras: list[str]) -> None:
+    print("\n".join(of(extras)))
 
 
 if __name__ == "__main__":

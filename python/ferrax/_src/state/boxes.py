@@ -289,8 +289,7 @@ def changed_meanwhile() -> RuntimeError:
     flags.tell_context()  # the next call is right
     return RuntimeError(
         "a Box that a jitted function closes over was given other types by another thread, while this one was about to "
-        "call the function or has settings of its own (a `with` block). Call it again, or give it the box as an "
-        "argument"
+        "call the function or has settings of its own (a `with` block). Call it again, or give it the box as argument"
     )
 
 
