@@ -128,6 +128,10 @@ EFFECTS = {
     "jax_check_static_indices": (True, lambda: jnp.ones(2)[5]),
     "jax_remove_size_one_mesh_axis_from_type": (True, lambda: str(_on_a_mesh())),
     "jax_version": ("0.12", lambda: ferrax.__version__),
+    "jax_export_calling_convention_version": (
+        9,
+        lambda: ferrax.export.export(ferrax.jit(jnp.sin))(1.0).calling_convention_version,
+    ),
     "jax_num_threads": (7, _core.num_threads),
     "jax_gpu": ("none of this name", chosen_gpu),
     "jax_traceback_filtering": ("off", lambda: frames_of(lambda: jnp.reshape(GIVEN, (3,)))),

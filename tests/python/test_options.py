@@ -42,6 +42,11 @@ def has_gpu():
 
 @pytest.mark.parametrize("name", fixed_flags.FIXED)
 def test_flags_take_the_values_that_hold_and_no_others(name):
+    of_version = {"jax_version": "0.12"} if name in cfg._SINCE_0_12 else {}
+    with_flags(lambda: check_values(name), **of_version)
+
+
+def check_values(name):
     accepted, holds = fixed_flags.FIXED[name]
     default = config.read(name)
     for value in accepted:

@@ -8,6 +8,7 @@ import pytest
 import ferrax
 import ferrax.numpy as jnp
 from ferrax import export, lax
+from ferrax.extend.core import InconclusiveDimensionOperation
 
 SIZES = (1, 2, 3, 7)
 
@@ -159,7 +160,7 @@ def test_errors():
         exported.call(np.zeros((0, 0), np.float32))
     with pytest.raises(TypeError, match="len"):
         export.export(ferrax.jit(lambda x: len(x) * x))(ferrax.ShapeDtypeStruct((a,), np.float32))
-    with pytest.raises(ferrax.core.InconclusiveDimensionOperation):
+    with pytest.raises(InconclusiveDimensionOperation):
         export.export(ferrax.jit(lambda x: x[3:4]if x.shape[0] > 3 else x))(ferrax.ShapeDtypeStruct((a,), np.float32))
 
 
