@@ -68,10 +68,11 @@ def renamed(old: str, new: str, *since: int) -> Callable[[F], F]:
             raise TypeError(f"{name}: JAX {followed()}, which is followed here, has {new!r} in place of {old!r}")
         return {old if key == new else key: value for key, value in keywords.items()}
 
-    return lambda function: cast(
-        F,
-        functools.wraps(function)(lambda *args, **kwargs: function(*args, **known(function.__name__, kwargs))),
-    )
+    def with_names(function: F) -> F:
+        made = functools.wraps(function)(lambda *args, **kwargs: function(*args, **known(function.__name__, kwargs)))
+        return cast(F, made)
+
+    return with_names
 
 
 def publish() -> None:
