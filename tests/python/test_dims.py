@@ -56,7 +56,7 @@ SHAPES = [
     "a*floordiv(b, 8)*mod(b, 4)", "mod(floordiv(max(a, 3), b), a + b)",
 ]  # fmt: skip
 NO_SHAPES = [
-    "a,,b", "a b", "2a", "a+", "a//2", "a%2", "a/2", "2^a", "a,b)", "(a", "a.b", "max(a)", "floordiv(a, b, c)", "2.5", "a ^ a",
+    "a,,b", "a b", "2a", "a+", "a//2", "a%2", "a/2", "2^a", "a,b)", "a.b", "max(a)", "floordiv(a, b, c)", "2.5", "a ^ a",
     "a; a", "_", "...", ")(", "a@", "'a'", "('a', ...)", "a^-1", "2*(a)", "1_0.", "*a", ",",
 ]  # fmt: skip
 
@@ -114,7 +114,7 @@ def test_placeholders(text, like):
 CASES = {
     "sums": lambda a, b, c, library: (a + 1, 1 - a, a - b, b - a + 2 - b, sum((a, b, c)), -a, a + True),
     "products": lambda a, b, c, library: (2 * a, a * b + a, (a + b) * (a - b), a * 0, 1 * a, math.prod((a, b, 2))),
-    "powers": lambda a, b, c, library: (a**0, a**1, (a + 1) ** 3, a**2.0, (a * b) ** 2),
+    "powers": lambda a, b, c, library: (a**0, a**1, (a + 1) ** 3, a ** np.int8(2), (a * b) ** 2),
     "power 0.5": lambda a, b, c, library: a**0.5,
     "power -1": lambda a, b, c, library: a**-1,
     "power of 2": lambda a, b, c, library: 2**a,
@@ -151,13 +151,13 @@ CASES = {
     ],
     "no quotient": lambda a, b, c, library: library.divide_shape_sizes((a, 2), (3,)),
     "no quotient by 0": lambda a, b, c, library: library.divide_shape_sizes((6,), (4,)),
-    "dilated": lambda a, b, c, library: [library.dilate_dim(*x) for x in ((a, 1), (a, 2), (a - 1, 2), (a, b), (0, 3), (3, 3))],
+    "dilated": lambda a, b, c, library: [library.dilate_dim(*x) for x in ((a, 1), (a, 2), (a - 1, 2), (a - b, b), (0, 3), (3, 3))],
     "windows": lambda a, b, c, library: [
         library.stride_dim(*x) for x in ((a, 1, 1), (a, 2, 1), (a, 4, 2), (a * b + 2, 2, b), (20, 3, 2), (2, 3, 1))
     ],
     "sizes": lambda a, b, c, library: [
-        (library.is_constant_dim(x), library.definitely_equal(x, 3), library.definitely_equal(a, x))
-        for x in (3, np.int8(3), a, a + 0, b, "a", 3.0, None)
+        (library.is_constant_dim(x), bool(library.definitely_equal(x, 3)), library.definitely_equal(a, x))
+        for x in (3, np.int8(3), a, a + 0, b, "a", 2.5, None)
     ],
     "shapes": lambda a, b, c, library: [
         (library.definitely_equal_shape(x, (a, 2)), library.is_constant_shape(x), library.definitely_equal_one_of_dim(a, x))
@@ -215,8 +215,6 @@ def test_constraints(constraints):
     def shown(library):
         try:
             a, b, c = library.symbolic_shape("a, b, c", constraints=constraints)
-            if dims.is_symbolic_dim(a):
-                return [str(x) for x in (a, b, c, a + b, b + c, a % 2, b // 4, 2 * a, 4 * (b // 4), c // 3)]
             return [str(x) for x in (a, b, c, a + b, b + c, a % 2, b // 4, 2 * a, 4 * (b // 4), c // 3)]
         except Exception as error:
             return type(error).__name__
@@ -257,7 +255,7 @@ def test_arrays_of_dimensions_are_made_where_there_are_arrays():
     a, b = dims.symbolic_shape("a, b")
     before = expressions.set_as_value(None)
     try:
-        for case in (lambda: a * 1.5, lambda: 2**a, lambda: a / 2, lambda: np.arange(2) * a, lambda: b**a, lambda: operator.ge(1.5, a)):
+        for case in (lambda: a * 1.5, lambda: 2**a, lambda: a / 2, lambda: np.arange(2) * a, lambda: b**a, lambda: a <= 1.5):
             with pytest.raises(NotImplementedError, match="outside of a function that is exported"):
                 case()
         expressions.set_as_value(lambda dim: np.int32(dim.evaluate({"a": 5, "b": 2})))

@@ -132,6 +132,8 @@ EXCEPTIONS = {
     ("histogram_bin_edges", "weights"): "NumPy's has it for estimators, which are refused",
     ("polyval", "unroll"): "how often a loop's body is repeated; there is no loop",
     ("str_short", "short_dtypes mesh_axis_types"): PROTOCOL,
+    ("serialize", "arrays tensorstore_specs on_commit_callback"): "abstract methods",
+    ("deserialize", "shardings tensorstore_specs global_shapes dtypes"): "abstract methods",
     ("qr", "use_magma"): MAGMA,
     ("schur", "select_callable"): "JAX's reads it neither: eigenvalues cannot be sorted",
     ("eigh_tridiagonal", "key"): "JAX's draws first vectors by it; nothing is random here",
