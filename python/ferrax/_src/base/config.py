@@ -27,6 +27,7 @@ from ferrax._src.base.flags import (
     parse_device,
     parse_float,
     parse_int,
+    parse_optional_bool,
     parse_modules,
     parse_string,
     parse_threads,
@@ -242,7 +243,7 @@ _FLAGS = (
     ("jax_raise_on_ppermute_sort_diff", parse_bool, True, _OF_JAX),
     ("jax_remat_barrier_no_cotangents", parse_bool, False, _OF_JAX),
     ("jax_use_cpp_shard_args", parse_bool, False, _OF_JAX),
-    ("jax_use_hlo_logistic_lowering", parse_bool, None, _OF_JAX),
+    ("jax_use_hlo_logistic_lowering", parse_optional_bool, None, _OF_JAX),
     ("jax_use_rgv3", parse_bool, True, _OF_JAX),
 )
 # Those that JAX has from 0.12 on, and those that it has no more.

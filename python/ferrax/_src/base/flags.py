@@ -55,6 +55,10 @@ def parse_bool(name, value):
     return bool(value)
 
 
+def parse_optional_bool(name, value):
+    return None if value is None else bool(value)
+
+
 def parse_int(name, value):
     if value is not None and not isinstance(value, int):
         raise ValueError(f"{name} must be an int or None, got {value!r} of type {type(value)}.")
