@@ -8,11 +8,11 @@ import os
 import subprocess
 import sys
 
-import ferrax
-import ferrax.numpy as jnp
 import jax_version_cases
 import pytest
 
+import ferrax
+import ferrax.numpy as jnp
 from ferrax._src.base import config, jax_version
 from ferrax._src.compat import required
 

@@ -60,22 +60,19 @@ def several(values: list[Any]) -> Any:
 def renamed(old: str, new: str, *since: int) -> Callable[[F], F]:
     """A decorator for a function whose argument `old` is `new` in versions since this one, where `old` is unknown."""
 
-    def decorated(function: F) -> F:
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if follows(*since):
-                if old in kwargs:
-                    raise TypeError(
-                        f"{function.__name__}() got an unexpected keyword argument {old!r}: it is {new!r} "
-                        f"in JAX {followed()}, which is followed here"
-                    )
-                if new in kwargs:
-                    kwargs[old] = kwargs.pop(new)
-            return function(*args, **kwargs)
+    def known(name: str, keywords: dict[str, Any]) -> dict[str, Any]:
+        """The keywords as the function has them."""
+        if not follows(*since):
+            return keywords
+        if old in keywords:
+            raise TypeError(f"{name}: JAX {followed()}, which is followed here, has {new!r} in place of {old!r}")
+        return {old if key == new else key: value for key, value in keywords.items()}
 
-        return cast(F, call)
+    def with_names(function: F) -> F:
+        made = functools.wraps(function)(lambda *args, **kwargs: function(*args, **known(function.__name__, kwargs)))
+        return cast(F, made)
 
-    return decorated
+    return with_names
 
 
 def publish() -> None:

@@ -36,12 +36,13 @@ def _elementwise(name: str, run: Any) -> Primitive:
     return primitive
 
 
-def _checked(name: str, x: ArrayLike, *kinds: type) -> Array:
-    x = operand(x, name)
-    if not any(dtypes.issubdtype(x.dtype, kind) for kind in kinds):
-        taken = ", ".join(kind.__name__ for kind in kinds)
-        raise TypeError(f"{name} does not accept dtype {x.dtype}: it takes {taken}; convert it with astype")
-    return x
+def _number(name: str, given: ArrayLike, integers: bool = True) -> Array:
+    """An array of floats or complex numbers or, unless it says otherwise, of integers. Errors: TypeError for others."""
+    array = operand(given, name)
+    if dtypes.issubdtype(array.dtype, np.inexact) or integers and dtypes.issubdtype(array.dtype, np.integer):
+        return array
+    more = ", or of integers" if integers else ""
+    raise TypeError(f"{name}: {array.dtype} is not taken: give it an array of floats or complex numbers{more}")
 
 
 def _constant(x: Array, value: float) -> Array:
@@ -74,8 +75,8 @@ def _of_type(given: Any, array: Array, x: Array) -> Array:
     return array if (array.dtype, array.weak_type) == (x.dtype, weak) else _convert_element_type(array, x.dtype, weak)
 
 
-def _horner(x, *coefficients, unroll=None):
-    x, *coefficients = of_one_shape(x, *coefficients)
+def _horner(*args, unroll=None):
+    x, *coefficients = of_one_shape(*args)
     value = lax.full_like(x, 0) if not coefficients else coefficients[-1]
     for coefficient in reversed(coefficients[:-1]):
         value = lax.add(lax.mul(value, x), coefficient)
@@ -116,7 +117,7 @@ def log2(x: ArrayLike, *, accuracy: Any = None) -> Array:
     >>> lax.log2(jnp.array([1.0, 8.0]))
     Array([0., 3.], dtype=float32)
     """
-    x = _checked("log2", x, np.floating, np.complexfloating)
+    x = _number("log2", x, integers=False)
     if accuracy is not None:
         lax.log(_constant(x, 1.0), accuracy=accuracy)  # which refuses what is no accuracy
     return log2_p.bind(x)
@@ -130,7 +131,7 @@ def one_minus_square(x: ArrayLike) -> Array:
     >>> lax.one_minus_square(jnp.array([0.5, 3.0]))
     Array([ 0.75, -8.  ], dtype=float32)
     """
-    return one_minus_square_p.bind(_checked("one_minus_square", x, np.integer, np.floating, np.complexfloating))
+    return one_minus_square_p.bind(_number("one_minus_square", x))
 
 
 def polynomial(x: ArrayLike, coeffs: Sequence[ArrayLike] | Array, *, unroll: int | None = None) -> Array:
@@ -144,7 +145,7 @@ def polynomial(x: ArrayLike, coeffs: Sequence[ArrayLike] | Array, *, unroll: int
     >>> lax.polynomial(2.0, [1.0, 2.0, 3.0])
     Array(17., dtype=float32, weak_type=True)
     """
-    x = _checked("polynomial", x, np.integer, np.floating, np.complexfloating)
+    x = _number("polynomial", x)
     if unroll is not None and (not isinstance(unroll, int) or unroll < 0):
         raise ValueError(f"polynomial: unroll must be None or a number that is not negative, got {unroll!r}")
     given: Any = coeffs
@@ -159,7 +160,7 @@ def polynomial(x: ArrayLike, coeffs: Sequence[ArrayLike] | Array, *, unroll: int
         return lax.full_like(x, 0)
     ranks = {c.ndim for c in (x, *arrays) if c.ndim}
     if len(ranks) > 1:
-        raise TypeError(f"polynomial: arrays must have the same number of dimensions, got {sorted(ranks)}")
+        raise TypeError(f"polynomial: x and the coefficients have ranks {sorted(ranks)}; reshape them")
     try:
         lax.broadcast_shapes(*(c.shape for c in (x, *arrays)))
     except ValueError as error:

@@ -148,6 +148,10 @@ def new_jaxpr_eqn(
     return JaxprEqn(invars, outvars, primitive, params, effects, source_info, ctx)
 
 
+# What JAX 0.12 has of every jaxpr, for there it may have values.
+_OF_BOTH = frozenset(("all_invars", "consts", "jaxpr", "literals", "map_jaxpr", "num_consts", "with_consts"))
+
+
 class Jaxpr:
     """Equations over variables: `constvars` and `invars` come from outside, `outvars` go out.
 
@@ -226,8 +230,8 @@ class Jaxpr:
         return jaxpr
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("all_invars", "consts", "jaxpr", "literals", "map_jaxpr", "num_consts", "with_consts") and follows(0, 12):
-            return getattr(ClosedJaxpr(Jaxpr._without_consts(self)), name) if name != "jaxpr" else self
+        if name in _OF_BOTH and follows(0, 12):
+            return self if name == "jaxpr" else getattr(ClosedJaxpr(self._without_consts()), name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def _without_consts(self) -> Jaxpr:

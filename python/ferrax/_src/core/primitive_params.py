@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -46,7 +47,7 @@ _ADDED = {
 }  # fmt: skip
 
 # What equations have where JAX 0.12 is followed, beside these.
-_ADDED_SINCE_0_12 = {
+_ADDED_SINCE_0_12: dict[str, dict[str, Any]] = {
     "top_k": {"is_stable": True},
     **dict.fromkeys(("reduce_max", "reduce_min"), {"out_sharding": None}),
 }

@@ -31,12 +31,12 @@ class Jaxpr(metaclass=_Either):
     Errors: ValueError for more values than there are inputs.
     """
 
-    def __new__(  # type: ignore[misc]  # instances are of the classes that there are
+    def __new__(
         cls, constvars: Any, invars: Any = None, outvars: Any = None, eqns: Any = None, effects: Any = no_effects,
         debug_info: Any = None, is_high: bool = False, consts: Sequence[Any] | None = None,
     ) -> Any:
-        if isinstance(constvars, Jaxpr):
-            return constvars.with_consts(() if invars is None else invars)
+        if isinstance(constvars, jaxprs.Jaxpr | jaxprs.ClosedJaxpr):
+            return convert_constvars_jaxpr(constvars)._with_consts(() if invars is None else invars)
         made = jaxprs.Jaxpr([], [*constvars, *invars], outvars, eqns, effects, debug_info, is_high)
         return jaxprs.ClosedJaxpr(made)._with_consts(() if consts is None else consts)
 
@@ -45,6 +45,10 @@ def close_jaxpr(jaxpr: Any) -> Any:
     """The jaxpr itself: in JAX 0.12 there is no other kind.
 
     Args: jaxpr: a jaxpr, without constvars that have no value.
+
+    >>> jaxpr = ferrax.make_jaxpr(jnp.sin)(1.0)
+    >>> ferrax.interpreters.partial_eval.close_jaxpr(jaxpr) is jaxpr
+    True
     """
     return jaxpr
 
@@ -53,5 +57,10 @@ def convert_constvars_jaxpr(jaxpr: Any) -> Any:
     """The jaxpr whose constvars are its first invars.
 
     Args: jaxpr: a jaxpr.
+
+    >>> x = jnp.arange(3.0)
+    >>> jaxpr = ferrax.make_jaxpr(lambda y: x + y)(1.0)
+    >>> len(ferrax.interpreters.partial_eval.convert_constvars_jaxpr(jaxpr).invars)
+    2
     """
     return jaxprs.ClosedJaxpr(getattr(jaxpr, "open", jaxpr)._without_consts())

@@ -66,7 +66,7 @@ _SAME_SUMS = {"reshape", "ravel"}
 # Functions whose results are no sums of what devices could have.
 _NO_SUMS = {
     "at[].multiply", "at[].divide", "at[].power", "at[].min", "at[].max", "segment_prod", "segment_min", "segment_max",
-    "conv_general_dilated", "reduce", "percentile",
+    "conv_general_dilated", "reduce", "reduce_max", "reduce_min", "percentile", "one_hot",
 }  # fmt: skip
 
 

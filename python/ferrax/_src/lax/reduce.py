@@ -91,26 +91,31 @@ def reduce_prod(operand: ArrayLike, axes: Sequence[int]) -> Array:
     return _reduction("reduce_prod", operand, axes)
 
 
-def reduce_max(operand: ArrayLike, axes: Sequence[int]) -> Array:
+def reduce_max(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Any = None) -> Array:
     """Maximum over ``axes``; NaN wins; of nothing it is the dtype's lowest value.
 
     Args: operand: array of any dtype with an order, complex numbers by their real parts first;
-    axes: those to reduce. Errors: ValueError for axes out of range or repeated.
+    axes: those to reduce; out_sharding: how the result is divided over a mesh. Errors: ValueError for axes out of
+    range or repeated.
 
     >>> lax.reduce_max(jnp.array([[1, 2], [3, 4]]), (0,))
     Array([3, 4], dtype=int32)
     """
+    if out_sharding is not None:
+        return with_out_sharding("reduce_max", out_sharding, reduce_max, operand, axes)
     return _reduction("reduce_max", operand, axes)
 
 
-def reduce_min(operand: ArrayLike, axes: Sequence[int]) -> Array:
+def reduce_min(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Any = None) -> Array:
     """Minimum over ``axes``; NaN wins; of nothing it is the dtype's highest value.
 
-    Args: operand, axes: as for `reduce_max`, with its errors.
+    Args: operand, axes, out_sharding: as for `reduce_max`, with its errors.
 
     >>> lax.reduce_min(jnp.array([[1, 2], [3, 4]]), (1,))
     Array([1, 3], dtype=int32)
     """
+    if out_sharding is not None:
+        return with_out_sharding("reduce_min", out_sharding, reduce_min, operand, axes)
     return _reduction("reduce_min", operand, axes)
 
 

@@ -24,6 +24,7 @@ from ferrax._src.base.errors import user_stacklevel
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike, Axis, DTypeLike
 from ferrax._src.lax import api as lax
+from ferrax._src.lax.out_sharding import with_out_sharding
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.logsumexp import (
     _logsumexp,
@@ -523,7 +524,9 @@ def standardize(
     return difference * lax.rsqrt(jnp.asarray(spread + epsilon))
 
 
-def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, axis: int = -1) -> Array:
+def one_hot(
+    x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, axis: int = -1, out_sharding: Any = None
+) -> Array:
     """Vectors with a one at the place that an integer gives, and zeros elsewhere.
 
     Args:
@@ -532,6 +535,7 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, a
         dtype: default float32 (float64 with x64).
         axis: the position of the new axis in the result; or the name of a mapped axis of size
             `num_classes`, over which the vector is then spread.
+        out_sharding: how the result is divided over a mesh.
     Returns:
         Array of one more axis than `x`.
 
@@ -540,6 +544,8 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, a
         Array([[1., 0., 0.],
                [0., 0., 1.]], dtype=float32)
     """
+    if out_sharding is not None:
+        return with_out_sharding("one_hot", out_sharding, one_hot, x, num_classes, dtype=dtype, axis=axis)
     num_classes = core.concrete_or_error(
         operator.index, num_classes, "The error arose in ferrax.nn.one_hot argument `num_classes`."
     )

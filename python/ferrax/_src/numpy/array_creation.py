@@ -146,8 +146,7 @@ def array(  # noqa: A002
     Raises: TypeError for data that is not numeric, ValueError for ragged sequences, OverflowError
     for Python integers out of range.
 
-    args: copy, order and ndmin by position, which is deprecated, and a TypeError where JAX 0.12 is
-    followed; order: "K" or None;
+    args: copy, order and ndmin by position: deprecated, a TypeError in JAX 0.12; order: "K" or None;
     out_sharding: as `device`.
 
     >>> jnp.array([1, 2.5])
@@ -157,17 +156,10 @@ def array(  # noqa: A002
     """
     try:
         if args:
-            if follows(0, 12):
-                raise TypeError(
-                    f"array: the object and the dtype go by position, got {2 + len(args)} positional arguments; "
-                    "name copy, order and ndmin"
-                )
-            if len(args) > 3:
-                raise TypeError(f"jnp.array takes at most 5 positional arguments, got {2 + len(args)}")
-            warnings.warn(
-                "jnp.array: copy, order and ndmin by position are deprecated; name them",
-                DeprecationWarning, stacklevel=user_stacklevel(),
-            )
+            if len(args) > 3 or follows(0, 12):
+                raise TypeError(f"jnp.array: got {2 + len(args)} positional arguments; name copy, order and ndmin")
+            text = "jnp.array: copy, order and ndmin by position are deprecated; name them"
+            warnings.warn(text, DeprecationWarning, stacklevel=user_stacklevel())
             settings: tuple[Any, ...] = (copy, order, ndmin)
             copy, order, ndmin = (*args, *settings[len(args):])
         if order is not None and order != "K":

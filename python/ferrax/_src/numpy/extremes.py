@@ -77,11 +77,9 @@ def minmax(
     (Array([1, 2], dtype=int32), Array([5, 7], dtype=int32))
     """
     reject_out("minmax", out)
-    if isinstance(initial, tuple):
-        if len(initial) != 2:
-            raise ValueError(f"minmax: initial must be a number or a pair of them, got {len(initial)}")
-        low, high = initial
-    else:
-        low = high = initial
+    pair = initial if isinstance(initial, tuple) else (initial, initial)
+    if len(pair) != 2:
+        raise ValueError(f"minmax: initial must be a number or a pair of them, got {len(pair)}")
+    low, high = pair
     array = ensure_array(a, "minmax")
     return _min(array, axis, None, keepdims, low, where), _max(array, axis, None, keepdims, high, where)

@@ -31,10 +31,10 @@ from ferrax._src.tree import opaque, tree_util
 __all__ = ["addupdate", "empty_ref", "get", "run_state", "set", "swap"]
 
 
-def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
+def empty_ref(ty: Any, memory_space: Any = None, pin: bool = False) -> Ref:
     """A mutable array of the shape and dtype of `ty`, whose elements are to be written first.
 
-    Args: ty: what has a shape and a dtype; memory_space: None.
+    Args: ty: what has a shape and a dtype; memory_space, pin: None and False, as for `new_ref`.
 
     Example:
         >>> ref = ferrax.ref.empty_ref(ferrax.ShapeDtypeStruct((2,), jnp.float32))
@@ -43,7 +43,7 @@ def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
     if getattr(ty, "is_high", False):
         return new_ref(ty.raise_val(*[full(x.shape, 0, x.dtype) for x in ty.lo_ty()]))
     shape, dtype, *_ = core.abstract_type(ty)
-    return new_ref(full(shape, 0, dtype), memory_space=memory_space)
+    return new_ref(full(shape, 0, dtype), memory_space=memory_space, pin=pin)
 
 
 def get(ref: Ref | TransformedRef, idx: Any = None) -> Any:

@@ -101,12 +101,13 @@ def argsort(
 
 
 @jit(static_argnames=("axis",))
-def lexsort(keys: Any, axis: int = -1) -> Array:
+def lexsort(keys: Any, axis: int = -1, *, batch_size: int = 16) -> Array:
     """The places of the elements sorted by several keys, the last of which counts first.
 
     Args:
       keys: a sequence of arrays of one shape, or an array whose first axis runs over keys.
       axis: the axis to sort along.
+      batch_size: by how many keys JAX sorts at a time; it is by all here.
 
     Errors: TypeError without keys, ValueError for unequal shapes and an axis out of bounds.
 

@@ -6,6 +6,8 @@ followed, subnormal inputs and results are zeros of their sign.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ferrax._core import ufuncs
@@ -118,7 +120,7 @@ def _frexp(x):
     return lax.mul(mantissa, power_of_two(lax.sub(half, exponent))), exponent
 
 
-def _flushed(x):
+def _flushed(x: Any) -> Array:
     """With zeros of their sign for subnormal numbers, where the JAX that is followed has them."""
     if not follows(0, 12):
         return x
@@ -139,12 +141,12 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     (x,) = promote_dtypes_inexact(x)
     if is_subdtype(x, np.complexfloating):
         raise TypeError(f"frexp: complex numbers have no one exponent, got {x.dtype}")
-    x = _flushed(x)
-    if x.dtype.itemsize == 2 and x.dtype != np.float16:
+    array = _flushed(x)
+    if array.dtype.itemsize == 2 and array.dtype != np.float16:
         # The bit widths below come from finfo; bfloat16 is exact in float32.
-        mantissa, exponent = _frexp(lax.convert_element_type(x, np.float32))
-        return lax.convert_element_type(mantissa, x.dtype), exponent
-    return _frexp(x)
+        mantissa, exponent = _frexp(lax.convert_element_type(array, np.float32))
+        return lax.convert_element_type(mantissa, array.dtype), exponent
+    return _frexp(array)
 
 
 @jit

@@ -36,6 +36,11 @@ from ferrax._src.random.key_primitives import (
 PRNGImpl = dtypes.PRNGImpl
 # For annotations: an array of keys.
 Key = NewType("Key", Array)
+Key.__doc__ = """The type of keys, for annotations: an array.
+
+>>> ferrax.random.Key(ferrax.random.key(0)).dtype
+key<fry>
+"""
 
 # Generators that have a name, by that.
 prngs = PRNG_IMPLS

@@ -331,7 +331,7 @@ def view_of(ref, name) -> Ref:
     return view
 
 
-def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Ref:
+def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None, pin: bool = False) -> Ref:
     """A mutable array that holds a copy of `init_val`.
 
     Args:
@@ -339,8 +339,9 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Ref
       memory_space: must be None, there is one memory.
       kind: None, or "no_grad_no_remat" for values that only pass through: what is written to
         such a ref has no derivative.
+      pin: False.
 
-    Errors: TypeError for what is no array; NotImplementedError for a memory space; ValueError for
+    Errors: TypeError for what is no array; NotImplementedError for a memory space and for `pin`; ValueError for
     another kind.
 
     Example:
@@ -351,6 +352,8 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Ref
     """
     if memory_space is not None:
         raise NotImplementedError(f"new_ref: there is one memory space, got {memory_space!r}")
+    if pin:
+        raise NotImplementedError("new_ref: pin=True is not available; the compiler places refs")
     if kind not in (None, _PLUMBING):
         raise ValueError(f"new_ref: kind is None or {_PLUMBING!r}, got {kind!r}")
     if opaque.is_opaque(init_val):

@@ -66,7 +66,8 @@ def checkpoint(
 
     Errors: TypeError for a `prevent_cse` or `static_argnums` of other types and for arguments that
     are no arrays; ValueError, at a call, for positions that it does not have; NotImplementedError
-    for `concrete`, which JAX 0.10 removed (a TypeError where JAX 0.12 is followed), and for derivatives of functions that call `io_callback`.
+    for `concrete`, which JAX 0.10 removed (a TypeError where JAX 0.12 is followed), and for derivatives of
+    functions that call `io_callback`.
 
     Example:
         >>> @ferrax.checkpoint

@@ -193,20 +193,30 @@ def _jvp(fun, primals, tangents, has_aux):
     return out, tangent
 
 
-def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+def _refuse_in_nzs(name, in_nzs):
+    if in_nzs is not None:
+        raise NotImplementedError(
+            f"{name}: in_nzs is not available; close over the arguments that are not differentiated in"
+        )
+
+
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, in_nzs: Any = None) -> tuple[Any, ...]:
     """The value of `fun` and its derivative as a linear function of tangents.
 
     The returned function runs no part of `fun` again. Returns `(out, f_jvp)`, with `has_aux`
     `(out, f_jvp, aux)`.
 
     Args: fun: a function of arrays; primals: its arguments, at which to linearize; has_aux: whether
-    it returns a pair, of which the second is passed through.
+    it returns a pair, of which the second is passed through; in_nzs: None, all of them are differentiated in.
+
+    Errors: NotImplementedError for another `in_nzs`.
 
     Example:
         >>> y, f_jvp = ferrax.linearize(jnp.sin, 0.0)
         >>> f_jvp(2.0)
         Array(2., dtype=float32, weak_type=True)
     """
+    _refuse_in_nzs("linearize", in_nzs)
     api_util.check_callable(fun)
     return _at_a_point(_linearize, value_rules.Push, fun, primals, has_aux)
 
@@ -285,7 +295,10 @@ class _Pull(_Push):
         return self.tree.unflatten(point.cotangent_or_zeros(found, chosen))
 
 
-def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: tuple[()] = ()) -> tuple[Any, ...]:
+def vjp(
+    fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: tuple[()] = (),
+    saveable_args: Any = True, in_nzs: Any = None,
+) -> tuple[Any, ...]:
     """The value of `fun` and the function from output to input cotangents.
 
     Returns `(out, f_vjp)`, with `has_aux` `(out, f_vjp, aux)`. `f_vjp` takes a tree like the
@@ -294,7 +307,8 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
 
     Errors: `f_vjp` raises ValueError for another structure, shape or dtype.
     Args: fun: a function of arrays; primals: its arguments; has_aux: whether it returns a pair, of
-    which the second is passed through; reduce_axes: must be empty.
+    which the second is passed through; reduce_axes: must be empty; saveable_args, in_nzs: True and None
+    (NotImplementedError): arguments may be kept, and all of them are differentiated in.
 
     Example:
         >>> y, f_vjp = ferrax.vjp(jnp.multiply, 2.0, 3.0)
@@ -303,6 +317,9 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     """
     if reduce_axes:
         raise NotImplementedError("vjp: reduce_axes is not supported")
+    if saveable_args is not True:
+        raise NotImplementedError("vjp: saveable_args is not available; ferrax.checkpoint(f) computes values again")
+    _refuse_in_nzs("vjp", in_nzs)
     api_util.check_callable(fun)
     return _at_a_point(_vjp, value_rules.Pull, fun, primals, has_aux)
 

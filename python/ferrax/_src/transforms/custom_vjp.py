@@ -64,14 +64,20 @@ class custom_vjp(CustomFunction[P, R]):  # noqa: N801
     fwd = bwd = None
     optimize_remat = False
 
-    def defvjp(self, fwd: Any, bwd: Any, symbolic_zeros: Any = False, optimize_remat: Any = False) -> None:
+    def defvjp(
+        self, fwd: Any, bwd: Any, symbolic_zeros: Any = False, optimize_remat: Any = False,
+        generic_batching: bool = False,
+    ) -> None:
         """Defines the rules.
 
         With `symbolic_zeros=True` `fwd` gets, for each leaf of its arguments, an object with
         `value` and `perturbed` (whether it is differentiated in), and `bwd` gets `SymbolicZero`s
         for cotangents that are zero. `optimize_remat=True` has the function itself called in place of
         `fwd` where a checkpoint keeps no residuals of it, so that its value is that of the function.
+        `generic_batching` is False (NotImplementedError): rules are batched by `vmap` of what they do.
         """
+        if generic_batching:
+            raise NotImplementedError("defvjp: generic_batching=True is not available; vmap batches the rules")
         self.fwd = fwd
         self.bwd = bwd
         self.symbolic_zeros = symbolic_zeros
@@ -512,12 +518,16 @@ def _flatten_up_to(argument, cotangent, is_zero, flat):
         _flatten_up_to(child, part, is_zero, flat)
 
 
-def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
+def custom_gradient(
+    fun: Callable[..., Any] | None = None, *, with_logs: bool = False, remat: bool = False, with_accums: Any = None
+) -> Callable[..., Any]:
     """A function with a gradient of its own, in the style of TensorFlow: `fun` returns `(output,
     pullback)`, where `pullback` takes the cotangent of the output and returns those of the
-    arguments (a single one, or a tuple).
+    arguments (a single one, or a tuple). Without `fun`, a decorator.
 
-    Errors: TypeError where `fun` returns anything else; see `custom_vjp` for the rest.
+    Args: fun: the function; with_logs, remat, with_accums: False and None: JAX 0.12 has more there.
+
+    Errors: NotImplementedError for these; TypeError where `fun` returns anything else; see `custom_vjp` for the rest.
 
     Example:
         >>> @ferrax.custom_gradient
@@ -526,6 +536,12 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
         >>> ferrax.grad(square)(3.0)
         Array(3., dtype=float32, weak_type=True)
     """
+    for name, value in (("with_logs", with_logs), ("remat", remat), ("with_accums", with_accums)):
+        if value not in (False, None):
+            raise NotImplementedError(f"custom_gradient: {name}={value!r} is not available; use custom_vjp")
+    if fun is None:
+        return custom_gradient
+
     @custom_vjp
     @functools.wraps(fun)
     def wrapped(*args, **kwargs):

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ferrax._src.core.inlining import Inline
 from ferrax._src.core.mesh import Mesh, concrete_mesh, mesh_of_specs
 from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.placements import placement
 from ferrax._src.core.primitive_params import UNSPECIFIED
 from ferrax._src.core.sharding import NamedSharding
-from ferrax._src.core.inlining import Inline
 from ferrax._src.transforms import layouts, placed_jit
 from ferrax._src.transforms.jit import jit
 from ferrax._src.tree import tree_util

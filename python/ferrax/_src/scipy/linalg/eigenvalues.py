@@ -96,7 +96,8 @@ def eigh(
     Errors: NotImplementedError for 16-bit floats; ValueError for another type, for numbers that are not those of
     eigenvalues, in order, and for matrices of different sizes; TypeError for what are no square matrices.
 
-    With a Cholesky factor of `b` the problem becomes one without it. (Golub and Van Loan, Matrix Computations, 4th ed., chapter 8.)
+    With a Cholesky factor of `b` the problem becomes one without it (Golub and Van Loan, Matrix Computations,
+    4th ed., chapter 8).
 
     >>> ferrax.scipy.linalg.eigh(jnp.array([[2.0, 0.0], [0.0, 1.0]]), eigvals_only=True)
     Array([1., 2.], dtype=float32)
