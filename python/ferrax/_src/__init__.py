@@ -3,6 +3,7 @@
 A package imports those before it, never one behind it, and no public module:
 
     base          settings, errors, dtypes, effects, source lines
+    dims          symbolic dimensions
     tree          pytrees
     core          types of values, primitives, jaxprs, names of arguments, devices
     state         mutable arrays
