@@ -23,9 +23,11 @@ from ferrax._src.dims.intervals import ALL, INF, Interval
 from ferrax._src.dims.linear import Contradiction, Form, combine, lower_bound, rounded, tighten
 from ferrax._src.dims.terms import ONE, Term
 
-# How many max and min are replaced by an operand one after another: each doubles the cost.
+# How many max and min are replaced by an operand one after another: each doubles the cost. Of more
+# facts than that none is: their bounds are those of intervals and of one linear program.
 MAX_REPLACED = 4
 MAX_CASES = 3
+MAX_FACTS = 60
 
 
 class Decider:
@@ -129,9 +131,10 @@ class Decider:
             try:
                 tighten(facts, spans)
                 facts += span_facts(spans)
+                replaced = MAX_REPLACED if len(facts) <= MAX_FACTS else 0
                 return (
-                    _lower_replaced(form, facts, MAX_REPLACED),
-                    -_lower_replaced(combine(form, -1, {}, 0), facts, MAX_REPLACED),
+                    _lower_replaced(form, facts, replaced),
+                    -_lower_replaced(combine(form, -1, {}, 0), facts, replaced),
                 )
             except Contradiction:  # Constraints that no sizes satisfy, which was not noticed before.
                 pass
@@ -174,6 +177,8 @@ class Decider:
         except Contradiction:
             return low, high
         facts += span_facts(spans)
+        if len(facts) > MAX_FACTS:
+            return low, high
         cases = sorted((term for term in spans if _is_extreme(term)), reverse=True)[:MAX_CASES]
         low = max(low, _lower_by_cases(form, facts, cases))
         if low < 0:
@@ -194,12 +199,14 @@ def _lower_replaced(form: Form, facts: list[Form], replaced: int) -> int | float
     assert term.factor is not None
     count = form[term]
     rest = combine(form, 1, {term: count}, -1)
-    ends = [
-        _lower_replaced(combine(rest, 1, form_of(operand), count), facts, replaced - 1)
-        for operand in term.factor.operands
-    ]
     # A multiple of a maximum is the maximum of the multiples, or with a negative count their minimum.
-    return max(low, max(ends) if (count > 0) == (term.factor.name == "max") else min(ends))
+    is_largest = (count > 0) == (term.factor.name == "max")
+    ends: list[int | float] = []
+    for operand in term.factor.operands:
+        ends.append(_lower_replaced(combine(rest, 1, form_of(operand), count), facts, replaced - 1))
+        if not is_largest and ends[-1] <= low:
+            return low
+    return max(low, max(ends) if is_largest else min(ends))
 
 
 def _lower_by_cases(form: Form, facts: list[Form], cases: list[Term]) -> int | float:

@@ -12,6 +12,7 @@ in terms times facts.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from math import gcd
 
@@ -22,6 +23,9 @@ Form = dict[Term, int]
 
 # How often `tighten` goes over all facts: bounds can creep up without end.
 SWEEPS = 4
+
+# Steps of the simplex method after which it takes no shortest way, which may have no end.
+FAST = 40
 
 
 class Contradiction(Exception):
@@ -172,15 +176,17 @@ class _Simplex:
         self.denominator = by
 
     def minimise(self, cost: int) -> None:
-        """Lowers the costs in that row; the first unknown that does so enters, so that it ends.
+        """Lowers the costs in that row.
 
+        The unknown that lowers them fastest enters, after `FAST` steps the first that does, so that it ends.
         Errors: Contradiction if they have no minimum.
         """
-        while True:
-            costs = self.rows[cost]
-            column = next((j for j, x in enumerate(costs[:-1]) if x < 0), None)
-            if column is None:
+        for step_number in itertools.count():
+            costs = self.rows[cost][:-1]
+            least = min(costs, default=0)
+            if least >= 0:
                 return
+            column = costs.index(least) if step_number < FAST else next(j for j, x in enumerate(costs) if x < 0)
             best = None
             for at, unknown in enumerate(self.basis):
                 step = self.rows[at][column]
