@@ -303,7 +303,7 @@ class _Inputs:
     """The inputs of a body that also runs the condition: the condition's constants come first."""
 
     def __init__(self, cond, body, num_cond):
-        self.jaxpr = body.open
+        self.open = body.open
         self.in_avals = [*cond.in_avals[:num_cond], *body.in_avals]
 
 
@@ -314,10 +314,10 @@ def _is_batched(cond, body) -> bool:
     if [eqn.primitive.name for eqn in cond.eqns] != ["reduce_or"]:
         return False
     (going,) = cond.eqns[0].invars
-    carried = cond.jaxpr.invars[-len(body.jaxpr.outvars) :]
+    carried = cond.open.invars[-len(body.open.outvars) :]
     if going not in carried:
         return False
-    before = body.jaxpr.invars[-len(carried) :]
+    before = body.open.invars[-len(carried) :]
     place = carried.index(going)
     made = {var: eqn for eqn in body.eqns for var in eqn.outvars}
 
@@ -343,7 +343,7 @@ def _is_batched(cond, body) -> bool:
         which, otherwise = eqn.invars[:2]
         return says_who_goes_on(which) and otherwise is old
 
-    pairs = list(zip(before, body.jaxpr.outvars))
+    pairs = list(zip(before, body.open.outvars))
     return all(kept(*pair) for number, pair in enumerate(pairs) if number != place)
 
 
