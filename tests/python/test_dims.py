@@ -3,6 +3,7 @@
 import itertools
 import math
 import operator
+import pickle
 import random
 import re
 
@@ -249,6 +250,14 @@ def test_scopes_do_not_mix():
     assert x <= 10 and str(x + y) == "b + a" and "a <= 10" in str(scope)
     with pytest.raises(ValueError, match="both a `scope` and `constraints`"):
         dims.symbolic_shape("a", scope=scope, constraints=["a <= 5"])
+
+
+def test_pickles():
+    a, b = dims.symbolic_shape("a, b", constraints=("mod(a, 4) == 0", "b >= a"))
+    x, y, scope = pickle.loads(pickle.dumps((a * b // 3, a, a.scope)))
+    assert x.scope is y.scope is scope is not a.scope and str(x) == str(a * b // 3) and x != a * b // 3
+    c, d = dims.symbolic_shape("a, b", scope=scope)
+    assert c * d // 3 == x and hash(c * d // 3) == hash(x) and d >= c and c % 4 == 0 and c // 4 * 4 == c
 
 
 def test_arrays_of_dimensions_are_made_where_there_are_arrays():

@@ -178,6 +178,9 @@ class _DimExpr:
     def __deepcopy__(self, memo: Any) -> _DimExpr:
         return self
 
+    def __reduce__(self) -> Any:
+        return _DimExpr, (self.terms, self._scope)
+
     # Arithmetic.
 
     def _plus(self, other: int | _DimExpr, sign: int, when: str) -> Any:

@@ -215,6 +215,9 @@ class SymbolicScope:
     def __deepcopy__(self, memo: Any) -> SymbolicScope:
         return self
 
+    def __reduce__(self) -> Any:  # A scope of its own where it is read, which all that is read with it shares.
+        return SymbolicScope, (self.constraints_text,)
+
 
 def symbolic_shape(
     shape_spec: str | None,

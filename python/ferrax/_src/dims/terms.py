@@ -74,6 +74,9 @@ class Factor(Ordered):
         self.key = (1 + sum(key[0] for key in keys), name, keys)
         self._hash = hash(self.key) if not operands else hash((name, operands))
 
+    def __reduce__(self) -> Any:  # Hashes of names are another process's.
+        return Factor, (self.name, self.operands)
+
     @property
     def operation(self) -> str | None:
         """The name of the operation, None of a variable."""
@@ -108,6 +111,9 @@ class Term(Ordered):
         size = sum(1 + power * factor.size for factor, power in factors)
         self.key = (size, tuple((factor.key, power) for factor, power in factors))
         self._hash = hash(factors)
+
+    def __reduce__(self) -> Any:
+        return Term, (self.factors,)
 
     @staticmethod
     def of(factor: Factor) -> Term:
