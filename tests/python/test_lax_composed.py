@@ -12,6 +12,7 @@ from oracle import FERRAX, JAX, SIDES, attempt, compare, same
 import ferrax
 import ferrax.numpy as jnp
 from ferrax import lax
+from ferrax._src.composed import ragged_tiles
 
 F32 = np.float32
 
@@ -68,6 +69,65 @@ def test_batches_of_ragged_rows_have_groups_of_their_own():
     x, y, sizes = data((2, 5, 3), F32), data((2, 3, 2), F32, 1), np.array([[1, 3], [5, 0]], np.int32)
     each = [lax.ragged_dot(rows, y, counts) for rows, counts in zip(x, sizes)]
     compare(ferrax.vmap(lax.ragged_dot, (0, None, 0))(x, y, sizes), jnp.stack(each))
+
+
+TILED = {
+    "rows": ((37, 3), (4, 3, 4), [5, 0, 19, 8], ((((1,), (1,)), ((), ())), (0,), (0,))),
+    "all rows in groups, one beyond": ((40, 3), (3, 3, 4), [8, 24, 30], ((((1,), (1,)), ((), ())), (0,), (0,))),
+    "batches": ((2, 37, 3), (3, 2, 3, 4), [1, 20, 9], ((((2,), (2,)), ((0,), (1,))), (1,), (0,))),
+    "batches of their own": (
+        (2, 37, 3), (3, 2, 3, 4), [[1, 20, 9], [0, 37, 0]], ((((2,), (2,)), ((0,), (1,))), (1,), (0,))
+    ),
+    "groups last, two free axes": ((4, 37, 3), (3, 4, 2), [17, 20], ((((2,), (0,)), ((), ())), (1,), (2,))),
+    "contracted": ((37, 3), (37, 4), [3, 0, 33], ((((0,), (0,)), ((), ())), (0,), ())),
+    "contracted, less than all": ((3, 2, 37), (37, 4, 2), [3, 30], ((((2, 1), (0, 2)), ((), ())), (2,), ())),
+    "contracted in batches": (
+        (3, 2, 37), (2, 37, 4), [[1, 20, 9], [0, 37, 0]], ((((2,), (1,)), ((1,), (0,))), (2,), ())
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TILED)
+def test_ragged_products_by_tiles(name, monkeypatch):
+    """Tiles that groups begin and end in: as JAX, and derivatives as by the operand spread over all groups."""
+    left, right, sizes, numbers = TILED[name]
+    x, y, sizes = data(left, F32), data(right, F32, 1), np.array(sizes, np.int32)
+
+    def dot(S, x, y, sizes=sizes):
+        return S.lax.ragged_dot_general(x, y, sizes, S.lax.RaggedDotDimensionNumbers(*numbers))
+
+    def derivatives(x, y):
+        out, back = ferrax.vjp(lambda x, y: dot(FERRAX, x, y), x, y)
+        tangent = ferrax.jvp(lambda x, y: dot(FERRAX, x, y), (x, y), (jnp.sin(x), y * 2))[1]
+        return [out, tangent, *back(jnp.cos(out))]
+
+    spread = derivatives(x, y)
+    monkeypatch.setattr(ragged_tiles, "pays", lambda *sizes: True)
+    for ours, theirs in zip(derivatives(x, y), spread, strict=True):
+        np.testing.assert_allclose(ours, theirs, 1e-5, 3e-5)
+    np.testing.assert_allclose(ferrax.jit(functools.partial(dot, FERRAX))(x, y), dot(JAX, x, y), 1e-5, 1e-5)
+    both = np.stack([sizes, sizes[..., ::-1]])
+    for mapped, each in zip(ferrax.vmap(lambda sizes: dot(FERRAX, x, y, sizes))(both), both):
+        np.testing.assert_allclose(mapped, dot(JAX, x, y, each), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("m, k, n, groups", [(600, 64, 96, 5), (40, 128, 128, 32)])
+def test_large_ragged_products(m, k, n, groups, monkeypatch):
+    """As large as those that go by tiles, with sizes of few bits and derivatives of the second order."""
+    x, y = data((m, k), F32), data((groups, k, n), F32, 1)
+    sizes = np.bincount(np.random.default_rng(0).integers(0, groups, m - 3), minlength=groups).astype(np.uint8)
+    sums = np.concatenate([np.full(size, group) for group, size in enumerate(sizes)] + [np.full(3, -1)])
+    expected = np.stack([row @ y[group] if group >= 0 else np.zeros(n) for row, group in zip(x, sums)])
+    np.testing.assert_allclose(lax.ragged_dot(x, y, sizes), expected, 1e-4, 1e-4)
+    y[int(sums[0])] = np.nan
+    found = np.asarray(lax.ragged_dot(x, y, sizes))
+    np.testing.assert_allclose(found[sums != sums[0]], expected[sums != sums[0]], 1e-4, 1e-4)
+    monkeypatch.setattr(ragged_tiles, "pays", lambda *sizes: True)
+    halves = lax.ragged_dot_general(
+        jnp.ones((m, 8), jnp.bfloat16), jnp.ones((m, 4), jnp.bfloat16), np.array([m - 5, 5], np.int32),
+        lax.RaggedDotDimensionNumbers((((0,), (0,)), ((), ())), [0], []),
+    )  # fmt: skip
+    assert halves.dtype == jnp.bfloat16 and (halves[0] == jnp.bfloat16(m - 5)).all() and (halves[1] == 5).all()
 
 
 @same

@@ -1,24 +1,28 @@
 """``lax.ragged_dot_general``: products of arrays of which one axis is divided into groups.
 
 The groups lie one after the other along the ragged axis, and what lies behind them all belongs to none.
-The ragged operand is spread along a new axis of groups, with zeros where an element is of another group;
-the product over that is a `dot_general`.
+Large products go by tiles of that axis (`ragged_tiles`), for about the cost of one product. For small ones the ragged
+operand is spread along a new axis of groups, with zeros where an element is of another group; the product over that
+is a `dot_general`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ferrax._src.base import dtypes
+from ferrax._src.composed import ragged_tiles
 from ferrax._src.core import Array
 from ferrax._src.core.typing import DTypeLike
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.arguments import operand as _operand
 from ferrax._src.lax.out_sharding import with_out_sharding
+from ferrax._src.transforms.batching import vmap
 from ferrax._src.transforms.composites import composite
 
 
@@ -54,6 +58,7 @@ class RaggedDotDimensionNumbers:
             object.__setattr__(self, name, value)
 
 
+_SHORT = (np.dtype(np.float16), np.dtype(dtypes.bfloat16))
 _ROWS = RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,))
 
 
@@ -231,13 +236,16 @@ def _run(
             "ragged_dot_general: group_offset is not available; slice rhs and group_sizes instead"
         )
     numbers = ragged_dot_dimension_numbers
+    params = {
+        "ragged_dot_dimension_numbers": numbers, "precision": precision,
+        "preferred_element_type": preferred_element_type, "group_offset": None, "out_sharding": None,
+    }  # fmt: skip
     ragged = _checked(lhs, rhs, sizes, numbers)
     (l_contract, r_contract), (l_batch, r_batch) = map(tuple, numbers.dot_dimension_numbers)
 
-    def product(x, y, contracting, batch):
+    def product(x, y, contracting, batch, dtype=preferred_element_type):
         return lax.dot_general(
-            x, y, (contracting, batch), precision=precision,
-            preferred_element_type=preferred_element_type,
+            x, y, (contracting, batch), precision=precision, preferred_element_type=dtype
         )
 
     def after(axes):
@@ -245,6 +253,24 @@ def _run(
 
     if ragged in l_batch:
         return product(lhs, rhs, (l_contract, r_contract), (l_batch, r_batch))
+    if sizes.ndim > 1 and _outer(lhs, ragged, l_contract, l_batch) == list(l_batch):
+        return _each(lhs, rhs, sizes, numbers, params)
+    if _by_tiles(lhs, rhs, sizes, ragged, numbers):
+        dot_numbers = numbers.dot_dimension_numbers
+        if ragged in l_contract:
+            axes = ragged, r_contract[l_contract.index(ragged)]
+            found = preferred_element_type or dtypes.result_type(lhs, rhs)
+            # Of few bits only the sum of all tiles is rounded.
+            kept = np.float32 if found in _SHORT else preferred_element_type
+            return ragged_tiles.contracted_rows(
+                lhs, rhs, sizes, axes, dot_numbers, lambda x, y, n: product(x, y, *n, kept), found
+            )
+        group = numbers.rhs_group_dimensions[0]
+        without = [tuple(axis - (axis > group) for axis in axes) for axes in (r_contract, r_batch)]
+        return ragged_tiles.free_rows(
+            lhs, rhs, sizes, ragged, group, ((l_contract, without[0]), (l_batch, without[1])),
+            lambda x, y, n: product(x, y, *n),
+        )  # fmt: skip
     if ragged in l_contract:
         other = r_contract[l_contract.index(ragged)]
         x = _spread(lhs, ragged, sizes, _outer(lhs, ragged, l_contract, l_batch))
@@ -255,6 +281,38 @@ def _run(
     group = numbers.rhs_group_dimensions[0]
     contracting = ([*after(l_contract), 0], [*r_contract, group])
     return product(x, rhs, contracting, (after(l_batch), r_batch))
+
+
+def _by_tiles(lhs: Array, rhs: Array, sizes: Array, ragged: int, numbers: RaggedDotDimensionNumbers) -> bool:
+    if sizes.ndim > 1:
+        return False
+    shared = [*numbers.dot_dimension_numbers[0][1], *numbers.dot_dimension_numbers[1][1], *numbers.rhs_group_dimensions]
+    work = math.prod(lhs.shape) * math.prod(size for axis, size in enumerate(rhs.shape) if axis not in shared)
+    return ragged_tiles.pays(lhs.shape[ragged], sizes.shape[0], work)
+
+
+def _each(lhs: Array, rhs: Array, sizes: Array, numbers: RaggedDotDimensionNumbers, params: Any) -> Array:
+    """The products of batches, each of which has sizes of its own, by the first batch axis."""
+    contract, (l_batch, r_batch) = numbers.dot_dimension_numbers
+    gone = l_batch[0], r_batch[0]
+
+    def without(axes, side):
+        return tuple(axis - (axis > gone[side]) for axis in axes if axis != gone[side])
+
+    inner = RaggedDotDimensionNumbers(
+        (
+            (without(contract[0], 0), without(contract[1], 1)),
+            (without(l_batch, 0), without(r_batch, 1)),
+        ),
+        without(numbers.lhs_ragged_dimensions, 0),
+        without(numbers.rhs_group_dimensions, 1),
+    )
+
+    def one(x, y, counts):
+        return _run(x, y, counts, **(params | {"ragged_dot_dimension_numbers": inner}))
+
+    out = 1 if numbers.lhs_ragged_dimensions[0] in contract[0] else 0
+    return vmap(one, (*gone, 0), out)(lhs, rhs, sizes)
 
 
 ragged_dot_general_p = composite("ragged_dot_general", _run)
