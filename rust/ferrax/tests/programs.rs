@@ -178,7 +178,7 @@ fn errors_say_what_was_expected() {
 #[test]
 fn symbolic_dimensions() {
     let text = "{ lambda ; x:f32[b,2*n]. let
-        c:~i32[] = dim_as_value[dim=2*n minus=b dtype=int32]
+        c:i32[] = dim_as_value[dim=2*n minus=b dtype=int32]
         d:f32[] = convert_element_type[new_dtype=float32 weak_type=False] c
         s:f32[b,2*n] = mul x d
         y:f32[b,n] = slice[start_indices=(0, 0) limit_indices=(b, n) strides=None] s
