@@ -7,15 +7,19 @@
 use std::sync::Arc;
 
 use ferrax_ir::verify::verify;
-use ferrax_ir::{ArrayType, Dim, Equation, Op, Param, Program, Result, Type, unsupported};
+use ferrax_ir::{ArrayType, Dim, Equation, Op, Param, Program, Result, Type, unsupported, value_error};
 
 use crate::memo::{Memo, Pass};
 
 /// `lookup` gives what a variable stands for; others stay.
 pub fn specialise(program: &Program, lookup: &dyn Fn(&str) -> Option<Dim>) -> Result<Program> {
     let result = Specialiser { lookup, callees: Memo::default() }.program(program)?;
-    verify(&result)?;
-    Ok(result)
+    match verify(&result) {
+        Ok(()) => Ok(result),
+        Err(error) => {
+            Err(value_error!("'{}' cannot have these sizes of its dimensions: {error}", program.name))
+        }
+    }
 }
 
 /// The variables in the dimensions of a program's inputs, each once, in order.

@@ -213,7 +213,7 @@ fn symbolic_dimensions() {
         .parse()
         .unwrap();
     assert!(short.with_sizes(&[("n", 3)]).is_ok());
-    assert!(matches!(short.with_sizes(&[("n", 2)]), Err(Error::Type(_))));
+    assert!(matches!(short.with_sizes(&[("n", 2)]), Err(Error::Value(_))));
 }
 
 #[test]

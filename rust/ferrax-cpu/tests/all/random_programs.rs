@@ -44,6 +44,7 @@ const NEVER_DRAWN: &[(&str, &str)] = &[
         "custom_lin",
         "stands between a derivative's two passes, and is only transposed: it cannot be evaluated",
     ),
+    ("dim_as_value", "is of symbolic sizes; what gives it known ones is tested in ferrax"),
     ("pvary", "is over the axes of a mesh, whose types programs over lanes do not have"),
     ("psum_invariant", "is over the axes of a mesh, whose types programs over lanes do not have"),
     ("all_gather_invariant", "is over the axes of a mesh, whose types programs over lanes do not have"),
