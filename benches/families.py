@@ -11,8 +11,10 @@ import decompositions
 import devices
 import dispatch
 import first_calls
+import foreign
 import fourier
 import functions
+import grids
 import kernels
 import models
 import movement
@@ -31,7 +33,8 @@ import training
 FAMILIES = (
     dispatch, new_shapes, kernels, reductions, normalisation, movement, products, attention,
     convolutions, functions, sorting, sampling, decompositions, fourier, models, training,
-    optax_adam, programs, control_flow, steps, collectives, devices, processes, compilation, first_calls,
+    optax_adam, programs, control_flow, steps, grids, foreign, collectives, devices, processes,
+    compilation, first_calls,
 )  # fmt: skip
 
 # README's rows, by their names.

@@ -263,13 +263,13 @@ def _run(
             # Of few bits only the sum of all tiles is rounded.
             kept = np.float32 if found in _SHORT else preferred_element_type
             return ragged_tiles.contracted_rows(
-                lhs, rhs, sizes, axes, dot_numbers, lambda x, y, n: product(x, y, *n, kept), found
+                lhs, rhs, sizes, axes, dot_numbers, lambda x, y, n: product(x, y, n[0], n[1], kept), found
             )
         group = numbers.rhs_group_dimensions[0]
         without = [tuple(axis - (axis > group) for axis in axes) for axes in (r_contract, r_batch)]
         return ragged_tiles.free_rows(
             lhs, rhs, sizes, ragged, group, ((l_contract, without[0]), (l_batch, without[1])),
-            lambda x, y, n: product(x, y, *n),
+            lambda x, y, n: product(x, y, n[0], n[1]),
         )  # fmt: skip
     if ragged in l_contract:
         other = r_contract[l_contract.index(ragged)]

@@ -130,24 +130,24 @@ def contracted_rows(
     """
     rows = lhs.shape[axes[0]]
     tile = _tile(rows, sizes.shape[0])
-    filled = [_filled(x, axis, tile) for x, axis in zip((lhs, rhs), axes)]
+    left, right = _filled(lhs, axes[0], tile), _filled(rhs, axes[1], tile)
+
+    def own(x, axis, at, low, high):
+        x = lax.dynamic_slice_in_dim(x, at, tile, axis)
+        return lax.select(_inside(x.shape, axis, low, high), x, lax.full_like(x, 0))
 
     @checkpoint
     def part(left, right, at, low, high):
-        tiles = []
-        for x, axis in zip((left, right), axes):
-            x = lax.dynamic_slice_in_dim(x, at, tile, axis)
-            tiles.append(lax.select(_inside(x.shape, axis, low, high), x, lax.full_like(x, 0)))
-        return product(*tiles, numbers)
+        return product(own(left, axes[0], at, low, high), own(right, axes[1], at, low, high), numbers)
 
     def visit(out, where):
         number, at, low, high = where
         before = lax.dynamic_index_in_dim(out, number, 0, keepdims=False)
-        found = lax.add(before, part(*filled, at, low, high))
+        found = lax.add(before, part(left, right, at, low, high))
         return lax.dynamic_update_index_in_dim(out, found, number, 0), None
 
     zero = as_array(np.int32(0))
-    like = part(*filled, zero, zero, zero)
+    like = part(left, right, zero, zero, zero)
     out = lax.full((sizes.shape[0], *like.shape), 0, like.dtype)
     out, _ = scan(visit, out, _visits(sizes, rows, tile))
     return lax.convert_element_type(out, dtype)
