@@ -14,7 +14,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RUST_SOURCES := $(shell find rust -type f \( -name '*.rs' -o -name Cargo.toml -o -name '*.txt' \))
 BUILT := $(VENV)/.built
 
-.PHONY: run examples test test-rust test-tiny test-gpu test-python test-all test-versions test-aarch64 oracle sanitize sanitize-python fuzz fuzz-sizes faults wheel bench sweep bench-gpu lint docs docs-check build clean help
+.PHONY: run examples test test-rust test-tiny test-gpu test-python test-torch test-all test-versions test-aarch64 oracle sanitize sanitize-python fuzz fuzz-sizes faults wheel bench sweep bench-gpu lint docs docs-check build clean help
 
 help:
 	@echo "make run         train a classifier of digits, then run it from Rust"
@@ -23,6 +23,7 @@ help:
 	@echo "make test-tiny   the same where each way of computing is taken from a few elements on; TINY_ARGS=--few, =--exhaustive"
 	@echo "make test-gpu    tests on a GPU, or on Mesa's software one (Debian: mesa-vulkan-drivers, libvulkan1)"
 	@echo "make test-ecosystem  libraries that import jax, on ferrax: Optax, Haiku, BlackJAX, ...; the newest on Python 3.12"
+	@echo "make test-torch  exchange with PyTorch, which is installed (without CUDA: TORCH_PIP='--index-url https://download.pytorch.org/whl/cpu')"
 	@echo "make test-all    every case of every table, then sanitize, then fuzz for some seconds"
 	@echo "make test-versions  the wheel of make wheel on Python 3.10 and 3.13, where they are installed"
 	@echo "make test-aarch64  the Rust crates built for aarch64 Linux, their tests under qemu-user"
@@ -157,6 +158,17 @@ oracle: $(BUILT) $(VENV)/.extra-test
 test-ecosystem: $(BUILT) $(VENV)/.extra-test $(VENV)/.extra-ecosystem $(VENV)/.extra-examples
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/ecosystem
 	$(BIN)/python tools/try_newest.py
+
+# PyTorch is large: what needs it is not part of `make test` until it is installed. Any that is there serves.
+TORCH_PIP ?=
+
+$(VENV)/.torch: pyproject.toml | $(BIN)/python
+	$(BIN)/python -c 'import torch' 2>/dev/null || \
+	$(BIN)/python -m pip install -q $(TORCH_PIP) "$$($(BIN)/python tools/requirements.py torch | grep ^torch)"
+	@touch $@
+
+test-torch: $(BUILT) $(VENV)/.extra-test $(VENV)/.torch
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --exhaustive $(wildcard tests/python/test_torch_*.py) tests/semantics -k torch
 
 test-all: test-rust $(BUILT) $(VENV)/.extra-test
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --exhaustive

@@ -6,6 +6,7 @@ tests ran before, and a result that is kept is of the same operands.
 """
 
 import functools
+import importlib.util
 import os
 
 import errors_expected
@@ -14,6 +15,9 @@ import numpy as np
 import pytest
 
 UPDATE = os.environ.get("FERRAX_UPDATE_SNAPSHOTS") == "1"
+
+# Needs an extra of its own, which `make test-torch` installs.
+collect_ignore = ["test_torch_bridge.py"] if importlib.util.find_spec("torch") is None else []
 
 # By module: its generators of random numbers, with the states that they had before its first test.
 GENERATORS = {}

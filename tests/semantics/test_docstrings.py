@@ -2,10 +2,11 @@
 
 In them `ferrax`, `jnp`, `lax` and `np` are there from the start, and the public modules by their last
 names, those of kernels as `pl`, `pltpu` and `plgpu`; the rest is imported. Numbers may differ in the last places: functions are not rounded correctly.
-What an example sets of the flags is put back.
+What an example sets of the flags is put back. Those that need an extra run where it is installed.
 """
 
 import doctest
+import importlib.util
 import inspect
 import pathlib
 import re
@@ -27,6 +28,8 @@ NUMBER = re.compile(r"-?\d+\.\d*(?:e[-+]?\d+)?")
 NAMES = {module.__name__.rsplit(".", 1)[-1]: module for module in public_modules()}
 NAMES |= {"ferrax": ferrax, "jnp": jnp, "lax": lax, "np": np}
 NAMES |= {"pl": pallas, "pltpu": pallas.tpu, "plgpu": pallas.triton}
+# What examples of a module import; `make test-torch` runs them.
+NEEDS = {"ferrax.torch": "torch"}
 
 
 class _Close(doctest.OutputChecker):
@@ -44,7 +47,7 @@ def by_module():
         groups.setdefault(module.__name__, []).append((f"{module.__name__}.{name}", help_of(value)))
     for module in public_modules():
         groups.setdefault(module.__name__, []).append((module.__name__, inspect.getdoc(module) or ""))
-    return groups
+    return {name: texts for name, texts in groups.items() if importlib.util.find_spec(NEEDS.get(name, "ferrax"))}
 
 
 @pytest.mark.parametrize(("module", "texts"), by_module().items(), ids=by_module())

@@ -18,7 +18,7 @@ A package imports those before it, never one behind it, and no public module:
     callbacks     Python functions in compiled programs, printing, the debugger
     experimental  checkify, jet, odeint
     pallas        kernels over grids
-    interop       what programs that were written against JAX's extension modules ask for
+    interop       PyTorch's tensors, and what programs that were written against JAX's extension modules ask for
 
 `startup` connects them when ferrax is imported. `make lint` holds the order.
 """

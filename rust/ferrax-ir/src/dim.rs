@@ -255,6 +255,18 @@ impl Dim {
         }
     }
 
+    /// Whether the two are different sizes whatever the variables, which are 1 or more, are: the difference is a sum of
+    /// products of variables, all of one sign.
+    pub fn surely_differs(&self, other: &Dim) -> Result<bool> {
+        let difference = self.expr()?.add(&other.expr()?.scale(-1)?)?;
+        let plain = |monomial: &Vec<(Factor, u32)>| {
+            monomial.iter().all(|(factor, _)| matches!(factor, Factor::Variable(_)))
+        };
+        let mut signs = difference.terms.values().map(|count| count.signum());
+        let Some(first) = signs.next() else { return Ok(false) };
+        Ok(signs.all(|sign| sign == first) && difference.terms.keys().all(plain))
+    }
+
     /// The constant size, or an error that names what needed one.
     pub fn require(&self, what: &str) -> Result<usize> {
         self.as_const()
@@ -581,6 +593,21 @@ mod tests {
         }
         assert!(Dim::parse("b +").is_err());
         assert!(Dim::parse(&"(".repeat(1000)).is_err());
+    }
+
+    #[test]
+    fn sizes_that_surely_differ() {
+        let of = |text| Dim::parse(text).unwrap();
+        for (a, b, surely) in [
+            ("6*b", "5*b", true),
+            ("b + 1", "b", true),
+            ("b", "b", false),
+            ("a*b", "c", false),
+            ("4*floordiv(b, 4)", "b", false),
+            ("2*b", "b + 1", false),
+        ] {
+            assert_eq!(of(a).surely_differs(&of(b)).unwrap(), surely, "{a} {b}");
+        }
     }
 
     #[test]

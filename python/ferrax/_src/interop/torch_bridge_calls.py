@@ -41,23 +41,24 @@ def as_jax_function(
 ) -> Callable[..., Any]:
     """A function of PyTorch's tensors as one of arrays, for programs that are compiled and differentiated.
 
-    It is called back, on the CPU, with copies of its arguments, which it may write to. `grad` and `vjp` to any order run
-    it again and ask autograd; for random numbers of torch's generator it then begins where it began before. Forward-mode
-    derivatives are refused, as for `custom_vjp`. Everything else is as for `pure_callback`: it is not called where its
-    results are not used.
+    It is called back, on the CPU, with copies of its arguments, which it may write to. `grad` and `vjp` to any order
+    run it again and ask autograd; for random numbers of torch's generator it then begins where it began before.
+    Forward-mode derivatives are refused, as for `custom_vjp`. Everything else is as for `pure_callback`: it is not
+    called where its results are not used.
 
     Args:
-        fun: a function of trees of tensors to a tree of tensors. A `torch.nn.Module` becomes a function of its parameters
-            (and buffers, if wanted), as a dict by name, and its arguments; what is not in the dict is the module's, and
-            no derivative reaches it. The module itself stays as it is.
-        result_shape_dtypes: a tree like the results', of anything with shape and dtype. None: found for each signature by
-            calling `fun` with tensors that have no values, in torch's `FakeTensorMode`.
-        vmap_method: as for `pure_callback`: "sequential", "sequential_unrolled", "expand_dims", "broadcast_all" or None.
+        fun: a function of trees of tensors to a tree of tensors. A `torch.nn.Module` becomes a function of its
+            parameters (and buffers, if wanted), as a dict by name, and its arguments; what is not in the dict is the
+            module's, and no derivative reaches it. The module itself stays as it is.
+        result_shape_dtypes: a tree like the results', of anything with shape and dtype. None: found for each signature
+            by calling `fun` with tensors that have no values, in torch's `FakeTensorMode`.
+        vmap_method: as for `pure_callback`: "sequential", "sequential_unrolled", "expand_dims", "broadcast_all" or
+            None.
 
     Raises:
         ImportError: PyTorch is not installed.
-        TypeError: `fun` is not callable; when called, the types of results cannot be found, results are no tensors, or an
-            argument's dtype is none of torch's.
+        TypeError: `fun` is not callable; when called, the types of results cannot be found, results are no tensors, or
+            an argument's dtype is none of torch's.
         ValueError: another `vmap_method`; when called, a name that is none of the module's.
         JaxRuntimeError: when run, `fun` raises, which is the cause, or gives other types than expected.
 
@@ -183,11 +184,11 @@ class _Flat:
     def __call__(self, *arrays):
         """Its results, and the random state before it ran, for each lane."""
         state = library().get_rng_state().numpy()
-        tensors = [to_tensor(array) for array in arrays]
-        lanes = np.broadcast_shapes(*(t.shape[: t.dim() - rank] for t, rank in zip(tensors, self.ranks)))
-        if self.per_lane:
-            tensors = [t.expand(lanes + t.shape[t.dim() - rank :]).clone() for t, rank in zip(tensors, self.ranks)]
+        lanes = np.broadcast_shapes(*(x.shape[: x.ndim - rank] for x, rank in zip(arrays, self.ranks)))
         with _plain_modes():
+            tensors = [to_tensor(array) for array in arrays]
+            if self.per_lane:
+                tensors = [t.expand(lanes + t.shape[t.dim() - rank :]).clone() for t, rank in zip(tensors, self.ranks)]
             outs = list(self.function(*tensors))
         for out in outs:
             if not is_tensor(out):

@@ -102,8 +102,8 @@ def _passed(fun, tree, number, leaf):
     path, _ = tree_util.tree_leaves_with_path(tree.unflatten(range(tree.num_leaves)))[number]
     raise TypeError(
         f"{api_util.fun_name(fun)}, made by as_torch_function, takes trees of tensors, numbers and arrays, got "
-        f"{leaf!r} of type {type(leaf).__name__} at {_argument(path)}. Make the argument static, with static_argnums or "
-        "static_argnames"
+        f"{leaf!r} of type {type(leaf).__name__} at {_argument(path)}. Make the argument static, with static_argnums "
+        "or static_argnames"
     )
 
 

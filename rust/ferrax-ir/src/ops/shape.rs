@@ -131,7 +131,7 @@ impl Row for Reshape {
         }
         let (old, new) = (Dim::product(&operand.shape)?, Dim::product(&self.new_sizes)?);
         // Constraints may make symbolic ones equal: only sizes tell.
-        if old != new && (old.as_const().is_some() || new.as_const().is_some()) {
+        if old.surely_differs(&new)? {
             return Err(type_error!(
                 "cannot reshape array of shape {} (size {old}) into shape {} (size {new})",
                 ShowShape(&operand.shape),
