@@ -5,7 +5,7 @@ OUT = {}
 
 TABLE["ferrax.scipy.special"] = """
 ~bessel_jn(p, v=3, n_iter=20); beta(p, q); betainc(1.5, 0.7, p); ~betainc(p + 0.5, q + 0.5, p); betaln(p, q); boxcox(p, y); boxcox1p(p, y); comb(5 + p, 2 + q); dawsn(x)
-digamma(p); entr(p); erf(x); erfc(x); erfcx(x); erfinv(x); exp1(p); expi(p); expit(x); ~expn(i + 2, p); factorial(p); fresnel(x); gamma(p); gammainc(p + 0.5, q)
+digamma(p); entr(p); erf(x); erfc(x); erfcx(x); erfinv(x); erfcinv(p * 0.5); exp1(p); expi(p); expit(x); ~expn(i + 2, p); factorial(p); fresnel(x); gamma(p); gammainc(p + 0.5, q)
 gammaincc(p + 0.5, q); gammaln(p); gammasgn(x); hyp1f1(p, q + 1, x); hyp2f1(p, q, 1 + q, x / 2); i0(x); i0e(x); i1(x); i1e(x); kl_div(p, q)
 log_ndtr(x); log_softmax(x); loggamma(1 + p); logit(p); logsumexp(x, axis=1); multigammaln(3 + p, 2); ndtr(x); ndtri(p); owens_t(x, y); poch(1 + p, q)
 polygamma(2, p + 0.5); rel_entr(p, q); sici(p); softmax(x); spence(p); ~sph_harm_y(full_like(l, 2), full_like(l, 1), u, u, n_max=4); wofz(g)

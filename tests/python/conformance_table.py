@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 import ferrax
+from ferrax import _core
 
 BF16 = ferrax.dtypes.bfloat16
 FLOATS = (np.float32, np.float64, BF16, np.float16)
@@ -237,6 +238,11 @@ structural("rev", [
     (lambda S, x: S.lax.rev(x, (0, 2)), [(2, 3, 4)]),
     (lambda S, x: S.lax.rev(x, (0,)), [(0, 2)]),
 ])
+# A size as a number; in JAX there are none but of programs that are exported.
+structural("dim_as_value", [
+    (lambda S, x: S.jnp.asarray(2) if S.jax.__name__ == "jax" else _core.bind(
+        "dim_as_value", (), {"dim": 3, "minus": 1, "dtype": S.jnp.asarray(2).dtype}), [()]),
+], (np.float32,), smooth=None, batch=False)
 structural("iota", [
     (lambda S, x, d=d: S.lax.broadcasted_iota(d, (2, 3), 1), [()]) for d in ("int32", "float32", "uint8", "bfloat16")
 ], (np.float32,), smooth=None, batch=False)

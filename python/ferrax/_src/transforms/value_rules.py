@@ -13,6 +13,7 @@ from typing import Any
 
 from ferrax._src import core
 from ferrax._src.base import dtypes
+from ferrax._src.core import api_util
 from ferrax._src.tracing import values_as_arrays
 from ferrax._src.transforms.ad import zeros_like_aval
 from ferrax._src.tree import opaque, tree_util
@@ -126,17 +127,18 @@ class Call:
         self.args = Opened(tuple(args))
         self.out: Any = None
 
-        @functools.wraps(fun)
         def of_opened(*opened):
             result, aux = fun(*self.args.closed(tuple(opened))), None
             if has_aux:
                 if not isinstance(result, (tuple, list)) or len(result) != 2:
                     raise TypeError(f"has_aux=True: expected a pair (output, aux), got {type(result).__name__}")
                 result, aux = result
-            self.out = Opened(result)
-            return self.out.opened, (result if self.out.parts else None, aux)
+            self.out = out = Opened(result)
+            opened, out.opened, out.leaves = out.opened, None, []  # of a trace that ends
+            return opened, (result if out.parts else None, aux)
 
-        self.fun = of_opened
+        self.fun = functools.update_wrapper(of_opened, fun, assigned=("__module__", "__doc__"))
+        of_opened.__name__ = of_opened.__qualname__ = api_util.fun_name(fun)
 
     def result(self, opened: Any, own: Any) -> Any:
         return own if self.out.parts else opened
