@@ -276,7 +276,7 @@ impl Rules for PythonPrimitive {
     fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
         let types = types_of(b, eqn.inputs);
         let (program, dims) = Python::attach(|py| {
-            let size = dims::to_python(py, &eqn.size, dims::scope(py).as_ref())?;
+            let size = dims::to_python(py, eqn.size, dims::scope(py).as_ref())?;
             let batch = (size, eqn.axis_name, eqn.dims.to_vec());
             let rest = (batch, show_types(py, &types)?, show_types(py, &self.outputs)?);
             self.ask::<_, Vec<Option<usize>>>(py, "batch", rest)
