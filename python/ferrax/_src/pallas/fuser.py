@@ -100,7 +100,7 @@ def fusible(f: Callable[..., Any] | None = None, *, output_fusion_prefix: Any = 
         closed, shapes = staging.make_jaxpr(plain, return_shape=True)(*leaves)
         out_tree = tree_util.tree_structure(shapes)
         results = fusible_p.bind(
-            *closed.consts, *leaves, jaxpr=closed.jaxpr, num_consts=len(closed.consts), in_tree=in_tree,
+            *closed.consts, *leaves, jaxpr=closed.open, num_consts=len(closed.consts), in_tree=in_tree,
             out_tree=out_tree, func=function, output_fusion_prefix=output_fusion_prefix,
         )  # fmt: skip
         return out_tree.unflatten(results)
@@ -126,7 +126,12 @@ def fuse(
     Errors: ValueError without a fusible, and where a result depends on several groups of its outputs
     (`output_fusion_prefix`); NotImplementedError for an argument that is a mutable array.
 
-    Example: see `fusible`.
+    >>> from ferrax.experimental.pallas import fuser
+    >>> @fuser.fusible
+    ... def double(x_fn, out_fn):
+    ...     return out_fn(2 * x_fn())
+    >>> fuser.fuse(lambda x: double(x + 1) - 3)(jnp.ones(2))
+    Array([1., 1.], dtype=float32)
     """
     if f is None:
         return functools.partial(
@@ -151,8 +156,8 @@ def fuse(
         if debug:
             print(f"fuse of {getattr(function, '__name__', function)}: {closed}")
         leaves = [core.as_array(x, "fuse") for x in leaves]
-        known = dict(zip((*closed.jaxpr.constvars, *closed.jaxpr.invars), (*closed.consts, *leaves)))
-        return tree_util.tree_structure(shapes).unflatten(_fused(closed.jaxpr, known, strict_mode))
+        known = dict(zip((*closed.open.constvars, *closed.open.invars), (*closed.consts, *leaves)))
+        return tree_util.tree_structure(shapes).unflatten(_fused(closed.open, known, strict_mode))
 
     return wrapped
 
