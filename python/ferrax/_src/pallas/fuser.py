@@ -129,7 +129,7 @@ def fuse(
     >>> from ferrax.experimental.pallas import fuser
     >>> @fuser.fusible
     ... def double(x_fn, out_fn):
-    ...     return out_fn(2 * x_fn())
+    ...     return 2 * x_fn() if out_fn is None else out_fn(2 * x_fn())
     >>> fuser.fuse(lambda x: double(x + 1) - 3)(jnp.ones(2))
     Array([1., 1.], dtype=float32)
     """
