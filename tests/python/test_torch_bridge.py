@@ -21,11 +21,21 @@ from ferrax.torch import as_jax_function, as_torch_function, from_torch, to_torc
 NARROW = ["bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float16", "bfloat16", "float32", "complex64"]
 WIDE = ["int64", "uint64", "float64", "complex128"]
 SMALL = ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"]
+SMALL = [name for name in SMALL if hasattr(torch, name)]
 SHAPES = [(), (5,), (2, 3), (0, 3)]
 
 
 def tensor_of(dtype, shape):
     return torch.arange(1, 1 + int(np.prod(shape))).reshape(shape).to(torch.float32).to(getattr(torch, dtype))
+
+
+def is_exported(tensor):
+    """Whether this version of torch gives the dtype to others, as the newest gives all."""
+    try:
+        tensor.__dlpack__()
+    except (BufferError, RuntimeError):
+        return False
+    return True
 
 
 def octets(x):
@@ -48,7 +58,10 @@ def close(ours, theirs, tolerance=2e-5):
 def test_dtypes_go_both_ways(dtype, shape):
     with ferrax.enable_x64(dtype in WIDE):
         tensor = tensor_of(dtype, shape)
-        for copy in (None, True, False):
+        if not is_exported(tensor):
+            with pytest.raises(ValueError, match="copy=False"):
+                from_torch(tensor, copy=False)
+        for copy in (None, True, False) if is_exported(tensor) else (None, True):
             array = from_torch(tensor, copy)
             assert (array.dtype.name, array.shape, array.weak_type) == (dtype, shape, False)
             assert octets(array) == octets(tensor)
@@ -58,7 +71,7 @@ def test_dtypes_go_both_ways(dtype, shape):
             assert octets(back) == octets(tensor)
 
 
-@pytest.mark.parametrize("dtype", NARROW + SMALL)
+@pytest.mark.parametrize("dtype", [name for name in NARROW + SMALL if is_exported(tensor_of(name, (1,)))])
 def test_dlpack_shares_memory_both_ways(dtype):
     tensor = tensor_of(dtype, (2, 3))
     array = from_dlpack(tensor, copy=False)
@@ -77,7 +90,7 @@ def test_dlpack_of_views_and_of_what_has_no_values():
         np.testing.assert_array_equal(from_dlpack(view), view.numpy())
     with pytest.raises(ValueError, match="row-major"):
         from_dlpack(tensor.T, copy=False)
-    with pytest.raises(BufferError):
+    with pytest.raises((BufferError, RuntimeError), match="gradient"):
         from_dlpack(tensor.clone().requires_grad_())
     with pytest.raises(BufferError):
         torch.from_dlpack(ferrax.random.key(0))

@@ -129,10 +129,10 @@ def to_array(tensor: Any, copy: bool, only_shared: bool = False) -> core.Array:
         return core.as_array(_fitting(tensor, narrow))
     try:
         return _core.array_from_dlpack(tensor, True if copy else False if only_shared else None)
-    except (BufferError, RuntimeError, TypeError):
+    except (BufferError, RuntimeError, TypeError) as error:
         # Versions of torch that do not export this dtype do export bytes.
         if only_shared:
-            raise
+            raise ValueError(f"from_torch: copy=False, but torch {library().__version__} fails: {error}") from error
         octets = tensor.contiguous().reshape(-1).view(library().uint8).numpy()
         return core.as_array(octets.view(wide).reshape(tuple(tensor.shape)))
 

@@ -9,6 +9,7 @@ torch computes them anew, as a call of the program's gradient. Within torch's tr
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
@@ -102,9 +103,14 @@ def _compute(call, tensors):
     if torch._C._len_torch_dispatch_stack() > 0 or any(map(has_no_memory, tensors)):
         call.out_tree = tree_util.tree_structure(_types(call, tensors))
         return tuple(torch.ops.ferrax.call(call.number(), list(tensors)))
-    with config.enable_x64(call.x64):
+    with _bits(call.x64):
         arrays = [to_array(tensor, copy=False) for tensor in tensors]
         return _tensors(call, call.program.run(call.rest, *arrays), tensors)
+
+
+def _bits(x64):
+    """Has 64 bits on or off. Setting a flag costs as much as the rest of a small call."""
+    return contextlib.nullcontext() if config.enable_x64.value == x64 else config.enable_x64(x64)
 
 
 def _tensors(call, out, operands):
@@ -120,7 +126,7 @@ def _device(tensors):
 
 def _types(call, tensors):
     """The tree of the types of results. Sizes that torch keeps open are fixed by being read."""
-    with config.enable_x64(call.x64):
+    with _bits(call.x64):
         structs = [
             core.ShapeDtypeStruct(tuple(map(int, t.shape)), dtypes.canonicalize_dtype(array_dtype(t.dtype)))
             for t in tensors
@@ -192,7 +198,7 @@ class _Plain(_Function):
             _mark(ctx, outs)
             return outs
         ctx.devices = [tensors[i].device for i in chosen]
-        with config.enable_x64(call.x64):
+        with _bits(call.x64):
             arrays = [to_array(tensor, copy=True) for tensor in tensors]
             out, pull = call.program.forward(chosen)(call.rest, *arrays)
             outs = _tensors(call, out, tensors)
@@ -209,7 +215,7 @@ class _Plain(_Function):
         saved = ctx.saved_tensors
         if torch.is_grad_enabled() or _is_transformed(given) or any(map(_has_hidden_axis, given)):
             return _placed(ctx, _gradients(ctx, saved[: ctx.count], given))
-        with config.enable_x64(ctx.call.x64):
+        with _bits(ctx.call.x64):
             arrays = [to_array(tensor, copy=False) for tensor in given]
             gradients = pull_back(_residuals(ctx, saved[ctx.count :]), arrays)
             return _placed(ctx, map(to_tensor, gradients))
