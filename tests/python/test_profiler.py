@@ -196,17 +196,17 @@ def test_options_are_those_of_jax():
 
 def test_kernels_have_names_and_lines(tmp_path):
     @ferrax.jit
-    def f(x, w):
-        y = x @ w
+    def f(x):
+        y = jnp.sort(x)
         return jnp.tanh(y) * 2 + 1  # the line
 
-    x, w = jnp.ones((64, 64)), jnp.ones((64, 64))
+    x = jnp.ones((64, 64))
     # Compiled before: the names are there all the same.
-    f(x, w)
-    found = recorded(tmp_path, lambda: f(x, w).block_until_ready())
+    f(x)
+    found = recorded(tmp_path, lambda: f(x).block_until_ready())
     call = found.one("PjitFunction(f)")
-    product, rest = found.one("dot_general"), found.one("tanh_mul_add")
-    assert within(product, call) and within(rest, call) and product.end_ns <= rest.start_ns + 1
+    first, rest = found.one("sort"), found.one("tanh_mul_add")
+    assert within(first, call) and within(rest, call) and first.end_ns <= rest.start_ns + 1
     source = pathlib.Path(__file__).read_text().split("\n")
 
     def line(event):
@@ -214,7 +214,7 @@ def test_kernels_have_names_and_lines(tmp_path):
         assert path == __file__
         return source[int(number) - 1].strip(), function
 
-    assert line(product) == ("y = x @ w", "f")
+    assert line(first) == ("y = jnp.sort(x)", "f")
     assert line(rest) == ("return jnp.tanh(y) * 2 + 1  # the line", "f")
     assert line(call)[0].startswith("found = recorded(")
     assert [dict(event.stats)["kind"] for event in (call, product, rest)] == ["call", "library", "kernel"]
@@ -245,15 +245,13 @@ def test_ops_that_run_at_once_are_calls(tmp_path):
 
 @pytest.mark.parametrize("level, inside", [(2, False), (3, True)])
 def test_levels_say_whether_loops_are_looked_into(tmp_path, level, inside):
-    w = jnp.ones((40, 40)) / 40
-
     @ferrax.jit
     def loop(x):
-        return ferrax.lax.fori_loop(0, 7, lambda i, x: jnp.tanh(x @ w), x)
+        return ferrax.lax.fori_loop(0, 7, lambda i, x: jnp.tanh(jnp.sort(x)), x)
 
     x = jnp.ones((40, 40))
     found = recorded(tmp_path, lambda: loop(x), options(host=level))
-    assert len(found.named("dot_general")) == (7 if inside else 0)
+    assert len(found.named("sort")) == (7 if inside else 0)
     assert len(found.of_kind("library")) == (8 if inside else 1)
     assert not recorded(tmp_path, lambda: loop(x), options(host=1)).events
     assert not recorded(tmp_path, lambda: Mark("a").__enter__().__exit__(), options(host=0)).events
