@@ -205,7 +205,8 @@ def test_kernels_have_names_and_lines(tmp_path):
     f(x)
     found = recorded(tmp_path, lambda: f(x).block_until_ready())
     call = found.one("PjitFunction(f)")
-    first, rest = found.one("sort"), found.one("tanh_mul_add")
+    # Rows may be gone through a part at a time.
+    first, rest = found.named("sort")[0], found.named("tanh_mul_add")[0]
     assert within(first, call) and within(rest, call) and first.end_ns <= rest.start_ns + 1
     source = pathlib.Path(__file__).read_text().split("\n")
 
@@ -217,7 +218,7 @@ def test_kernels_have_names_and_lines(tmp_path):
     assert line(first) == ("y = jnp.sort(x)", "f")
     assert line(rest) == ("return jnp.tanh(y) * 2 + 1  # the line", "f")
     assert line(call)[0].startswith("found = recorded(")
-    assert [dict(event.stats)["kind"] for event in (call, product, rest)] == ["call", "library", "kernel"]
+    assert [dict(event.stats)["kind"] for event in (call, first, rest)] == ["call", "library", "kernel"]
 
 
 def test_compiling_has_phases(tmp_path):
@@ -251,8 +252,9 @@ def test_levels_say_whether_loops_are_looked_into(tmp_path, level, inside):
 
     x = jnp.ones((40, 40))
     found = recorded(tmp_path, lambda: loop(x), options(host=level))
-    assert len(found.named("sort")) == (7 if inside else 0)
-    assert len(found.of_kind("library")) == (8 if inside else 1)
+    # Each step sorts once, or a part at a time.
+    assert len(found.named("sort")) >= 7 if inside else not found.named("sort")
+    assert len(found.of_kind("library")) >= 8 if inside else len(found.of_kind("library")) == 1
     assert not recorded(tmp_path, lambda: loop(x), options(host=1)).events
     assert not recorded(tmp_path, lambda: Mark("a").__enter__().__exit__(), options(host=0)).events
 
