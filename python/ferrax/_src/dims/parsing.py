@@ -61,7 +61,7 @@ class Parser:
             f"Parsed '{self.text[: self.at]}', remaining '{self.text[self.at :]}'."
         )
 
-    def expect(self, *kinds: str) -> None:
+    def require(self, *kinds: str) -> None:
         """Goes past a token of one of these kinds."""
         if self.kind not in kinds:
             self.fail(f"expected {' or '.join(map(repr, kinds))}, found {self.token or 'the end'!r}")
@@ -86,9 +86,9 @@ class Parser:
                 self.add(size)
             if self.kind in ("", ")"):
                 break
-            self.expect(",")
+            self.require(",")
         for _ in range(opened):
-            self.expect(")")
+            self.require(")")
         if self.kind:
             self.fail(f"nothing expected here, found {self.token!r}")
         return tuple(self.dims)
@@ -177,11 +177,11 @@ class Parser:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             self.fail(f"functions are nested more than {MAX_DEPTH} deep")
-        self.expect("(")
+        self.require("(")
         left = self.sum()
-        self.expect(",")
+        self.require(",")
         right = self.sum()
-        self.expect(")")
+        self.require(")")
         self.depth -= 1
         if name in ("max", "min"):
             return extreme(name, left, right)
