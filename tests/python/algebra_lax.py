@@ -91,6 +91,6 @@ rayleigh(k, p); split(k, 3); ~t(k, 2 + p); triangular(k, -1 - p, y / 4, 1 + q); 
 uniform(k, p.shape, minval=x, maxval=2.0); wald(k, p); weibull_min(k, p, 1 + q); wrap_key_data(key_data(k))
 """
 OUT["ferrax.random"] = """
-No array is an argument: PRNGKey key key_dtype
+No array is an argument: PRNGKey Key key key_dtype
 A name comes out: key_impl
 """
