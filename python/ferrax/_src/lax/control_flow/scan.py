@@ -11,6 +11,8 @@ from ferrax._src.base import config
 from ferrax._src.core import api_util, float0
 from ferrax._src.core.explicit_types import all_typed
 from ferrax._src.core.primitives import bind_over_programs
+from ferrax._src.dims import is_symbolic_dim
+from ferrax._src.dims.sizes import surely_below
 from ferrax._src.lax import slicing
 from ferrax._src.lax.control_flow import common
 from ferrax._src.lax.shape import concatenate, expand_dims
@@ -135,12 +137,12 @@ def _length(xs, tree, types, length) -> int:
     sizes = [shape[0] for shape, *_ in types]
     if length is not None:
         length = core.concrete_or_error(
-            int,
+            operator.index if is_symbolic_dim(length) else int,
             length,
             "scan: `length` has to be known while tracing; mark it as static. A number of steps that "
             "is known when the program runs is for `fori_loop` and `while_loop`.",
         )
-        if length < 0:
+        if surely_below(length, 0):
             raise ValueError(f"scan: length must not be negative, got {length}")
         if any(size != length for size in sizes):
             raise ValueError(
