@@ -19,6 +19,6 @@ from ferrax._src.interop.export import (
     register_pytree_node_serialization as register_pytree_node_serialization,
     save as save,
 )
-from ferrax._src.interop.symbolic_args import symbolic_args_specs as symbolic_args_specs
+from ferrax._src.transforms.symbolic_args import symbolic_args_specs as symbolic_args_specs
 
 _public.export(__name__)

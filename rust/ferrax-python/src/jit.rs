@@ -129,13 +129,19 @@ impl Cache {
 
 /// Programs of one function under one set of options; shared by equal jits.
 #[pyclass(frozen, weakref, module = "ferrax")]
-pub struct JitCache(Mutex<Cache>);
+pub struct JitCache {
+    cache: Mutex<Cache>,
+    /// Whether all symbolic sizes that the function is given are of one scope, so that what is decided of them in one
+    /// trace holds for all calls.
+    one_scope: bool,
+}
 
 #[pymethods]
 impl JitCache {
     #[new]
-    fn new() -> Self {
-        JitCache(Mutex::new(Cache::new()))
+    #[pyo3(signature = (one_scope = false))]
+    fn new(one_scope: bool) -> Self {
+        JitCache { cache: Mutex::new(Cache::new()), one_scope }
     }
 
     /// Forgets all programs.
@@ -148,7 +154,7 @@ impl JitCache {
     /// A cache that is in use now shows nothing, and an entry nothing that a call holds as well:
     /// both live on.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let Ok(cache) = self.0.try_lock() else { return Ok(()) };
+        let Ok(cache) = self.cache.try_lock() else { return Ok(()) };
         let own = cache.entries.iter().filter(|entry| Arc::strong_count(entry) == cache.owners(entry));
         own.into_iter().try_for_each(|entry| entry.traverse(&visit))
     }
@@ -171,7 +177,7 @@ impl JitCache {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Cache> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -476,10 +482,11 @@ impl JitFunction {
         traced.program.donated = donated.clone().unwrap_or_default();
         let lasting = |refs: &Py<PyAny>| refs.bind(py).getattr(intern!(py, "lasting"))?.extract::<bool>();
         // What was decided of symbolic sizes was so in their scope.
-        let keep = key.leaves.iter().all(|leaf| leaf.symbolic.is_none())
+        let cache = self.cache.get();
+        let keep = (cache.one_scope || key.leaves.iter().all(|leaf| leaf.symbolic.is_none()))
             && traced.captured.iter().all(|array| array.get().concrete().is_some())
             && traced.refs.as_ref().map_or(Ok(true), lasting)?;
-        let number = self.cache.get().lock().traces + 1;
+        let number = cache.lock().traces + 1;
         let entry = Arc::new(Entry {
             key,
             weak: traced.program.output_types().map(|ty| ty.as_array().is_some_and(|ty| ty.weak)).collect(),
@@ -491,7 +498,7 @@ impl JitFunction {
             number,
         });
         let bytes = entry.bytes(py);
-        let mut cache = self.cache.get().lock();
+        let mut cache = cache.lock();
         cache.traces += 1;
         let forgotten = match (known, keep) {
             (true, true) => cache.retrace.replace(Retrace::Unlike(entry.clone())),
@@ -775,7 +782,7 @@ impl JitFunction {
     }
 
     /// Forgets all traced programs of this function.
-    fn clear_cache(&self) {
+    fn _forget(&self) {
         self.cache.get().clear();
     }
 

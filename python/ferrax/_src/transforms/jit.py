@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
@@ -27,7 +27,8 @@ from ferrax._src.core.mesh import get_abstract_mesh
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing import known
 from ferrax._src.tracing.staging import output_types
-from ferrax._src.transforms import layouts, memory_plan, placed_jit, stages, stats
+from ferrax._src.transforms import layouts, memory_plan, placed_jit, stages, stats, symbolic_jit
+from ferrax._src.transforms.symbolic_jit import SymbolicFunction
 from ferrax._src.tree import tree_util
 
 _P = ParamSpec("_P")
@@ -61,6 +62,7 @@ def jit(
     donate_argnames: str | Iterable[str] | None = None, keep_unused: bool = False,
     device: Any = None, backend: str | None = None, inline: bool | Inline = False,
     abstracted_axes: Any = None, compiler_options: Any = None, max_traces: int | None = None,
+    symbolic: Mapping[str | int, Any] | None = None, symbolic_constraints: Sequence[str] = (),
 ) -> _core.PjitFunction[_P, _R]: ...
 @overload
 def jit(
@@ -71,6 +73,7 @@ def jit(
     donate_argnames: str | Iterable[str] | None = None, keep_unused: bool = False,
     device: Any = None, backend: str | None = None, inline: bool | Inline = False,
     abstracted_axes: Any = None, compiler_options: Any = None, max_traces: int | None = None,
+    symbolic: Mapping[str | int, Any] | None = None, symbolic_constraints: Sequence[str] = (),
 ) -> JitDecorator: ...
 def jit(
     fun: Callable[..., Any] | None = None, /, *, in_shardings: Any = None,
@@ -80,6 +83,7 @@ def jit(
     donate_argnames: str | Iterable[str] | None = None, keep_unused: bool = False,
     device: Any = None, backend: str | None = None, inline: bool | Inline = False,
     abstracted_axes: Any = None, compiler_options: Any = None, max_traces: int | None = None,
+    symbolic: Mapping[str | int, Any] | None = None, symbolic_constraints: Sequence[str] = (),
 ) -> Any:
     """Compiles a function: it is traced once for each new signature, then its program runs.
 
@@ -99,6 +103,11 @@ def jit(
         in_shardings, out_shardings: how positional arguments and results are laid out: None (not
             said), a sharding, a `PartitionSpec` of the mesh in use, a `Format`, or trees of these above
             them. Results keep theirs.
+        symbolic: shapes of arguments, by name or position, in which sizes are variables: texts such as "batch, ..."
+            as `export.symbolic_shape` reads them, or trees of these and None above the argument's leaves. The
+            function is traced once for all these sizes, which are from 1 on, and not for each; of rules of the
+            user's there are derivatives up to the second. Not with mutable arrays and explicit axes of a mesh.
+        symbolic_constraints: what is known of the variables, such as "batch >= 2", as for `export.symbolic_shape`.
         compiler_options, abstracted_axes: must be empty: there are none.
 
     Errors: TypeError for leaves that are not arrays and for shardings and devices that are none;
@@ -131,6 +140,7 @@ def jit(
         "donate_argnames": donate_argnames,
         "inline": inline,
         "max_traces": max_traces,
+        "symbolic": (symbolic, symbolic_constraints),
     }
 
     def made(fun):
@@ -155,7 +165,7 @@ def _device_of(device, backend) -> Device | None:
 
 
 def _make_jit(
-    fun, static_argnums, static_argnames, donate_argnums, donate_argnames, inline, max_traces
+    fun, static_argnums, static_argnames, donate_argnums, donate_argnames, inline, max_traces, symbolic
 ):
     api_util.check_callable(fun)
     if max_traces is not None and (type(max_traces) is not int or max_traces < 1):
@@ -165,7 +175,14 @@ def _make_jit(
     both = sorted(set(static[0]) & set(donate[0]))
     if both:
         raise ValueError(f"static_argnums and donate_argnums cannot intersect: both have {both}")
-    return _resolved_jit(fun, static, donate, is_early(inline, fun), max_traces)
+    shapes, constraints = symbolic
+    if shapes is None and constraints:
+        raise ValueError(f"jit: symbolic_constraints={constraints!r} without symbolic shapes; give those too")
+    if shapes is None:
+        return _resolved_jit(fun, static, donate, is_early(inline, fun), max_traces)
+    # It is the symbolic trace that there may be so many of, and that is forgotten.
+    by_sizes = SymbolicFunction(fun, shapes, constraints, static, max_traces)
+    return _resolved_jit(by_sizes, static, donate, is_early(inline, fun), None)
 
 
 def _resolved_jit(fun, static, donate, inline, max_traces):
@@ -182,7 +199,7 @@ def _resolved_jit(fun, static, donate, inline, max_traces):
         max_traces,
         cache,
     )
-    functools.update_wrapper(jitted, fun)
+    functools.update_wrapper(jitted, fun.__wrapped__ if isinstance(fun, SymbolicFunction) else fun)
     # After the function's own attributes, which are such options if it is jitted itself.
     jitted._options = static, donate, inline, max_traces
     return jitted
@@ -253,6 +270,13 @@ def _stats(self) -> stats.JitStats:
     return stats.of(self)
 
 
+def _clear_cache(self) -> None:
+    """Forgets all traced programs of this function."""
+    self._forget()
+    if isinstance(self._function, SymbolicFunction):
+        self._function.forget()
+
+
 def _reduce(self) -> tuple[Any, ...]:
     # For copies and pickles, which share the programs of the function if it is the same.
     return _resolved_jit, (self._function, *self._options), self.__dict__
@@ -268,6 +292,7 @@ class _Signature:
 _METHODS = {
     "__reduce__": _reduce,
     "__signature__": _Signature(),
+    "clear_cache": _clear_cache,
     "stats": _stats,
     "trace": _trace,
     "lower": _lower,
@@ -294,6 +319,7 @@ def clear_caches() -> None:
             cache.clear()
     known.forget()
     stats.forget()
+    symbolic_jit.forget()
     _core.clear_program_cache()
 
 

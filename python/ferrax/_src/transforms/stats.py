@@ -19,6 +19,7 @@ from ferrax import _core
 from ferrax._src.base import config, errors, monitoring
 from ferrax._src.core import api_util, avals, placements, runtime
 from ferrax._src.core.sharding import NamedSharding
+from ferrax._src.transforms.symbolic_jit import SymbolicFunction
 from ferrax._src.tree import tree_util
 
 _logger = logging.getLogger(__name__)
@@ -108,6 +109,9 @@ class JitStats:
 def of(jitted) -> JitStats:
     """The numbers of a jitted function."""
     traces, compiles, entries, keys = jitted._stats()
+    if isinstance(jitted._function, SymbolicFunction):
+        # It is traced for symbolic sizes; what `jitted` traces is calls of that.
+        traces, _, _, keys = jitted._function.traced._stats()
     retrace = None
     if keys is not None:
         captured = Retrace("", "captured", None, None)
