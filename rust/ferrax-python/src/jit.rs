@@ -3,6 +3,7 @@
 //! A call flattens its arguments, looks the program up by tree structure, types, static values and trace context, and
 //! runs it; or, inside another trace, records a call equation. Only a miss runs Python code of the user.
 
+mod cache;
 mod donation;
 mod key;
 mod leaves;
@@ -10,10 +11,9 @@ mod refs;
 mod run;
 mod stats;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
-use ferrax_cpu::generations::{Epoch, Generations};
 use ferrax_ir::{ArrayType, Op, Source, ops};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -34,14 +34,12 @@ use crate::spmd;
 use crate::trace::{self, FrameKind};
 use crate::tracebacks::Filtered;
 use crate::tree::{self, Leaves, PyTreeDef, TreeDef};
+pub use cache::JitCache;
+use cache::Retrace;
 use key::{Key, LeafType, Static, StaticName, abstract_leaf, static_value};
 use leaves::{hide_float0, is_float0, open_views};
 pub use refs::register_ref;
 use refs::{Given, Refs, is_ref};
-
-/// Programs, and their bytes, of a generation of a function's cache.
-const KEPT: usize = 4096;
-const KEPT_BYTES: usize = 1 << 30;
 
 /// A traced program with what a call needs besides.
 pub struct Entry {
@@ -58,14 +56,6 @@ pub struct Entry {
     refs: Option<Py<PyAny>>,
     /// Which trace of the function it is, from 1 on.
     number: usize,
-}
-
-/// Why a function was traced once more.
-enum Retrace {
-    /// No known program fitted: the new one.
-    Unlike(Arc<Entry>),
-    /// It captures values of an outer trace: its programs are not kept.
-    Captured,
 }
 
 impl Entry {
@@ -88,96 +78,6 @@ impl Entry {
         let captured: usize = own.map(|array| array.get().bytes()).fold(0, usize::saturating_add);
         let key = self.key.leaves.len() * size_of::<LeafType>();
         captured.saturating_add(key).saturating_add(self.program.get().kept_bytes())
-    }
-}
-
-struct Cache {
-    entries: Generations<Arc<Entry>>,
-    /// What the last call came to: the next one is probably alike.
-    last: Option<Arc<Entry>>,
-    traces: usize,
-    /// Compiled programs that were forgotten when the cache was full.
-    compiled_before: usize,
-    retrace: Option<Retrace>,
-    epoch: Epoch,
-}
-
-impl Cache {
-    fn new() -> Cache {
-        let mut epoch = Epoch::FIRST;
-        epoch.renew();
-        Cache {
-            entries: Generations::new(KEPT, KEPT_BYTES),
-            last: None,
-            traces: 0,
-            compiled_before: 0,
-            retrace: None,
-            epoch,
-        }
-    }
-
-    /// How many owners an entry has in this cache.
-    fn owners(&self, entry: &Arc<Entry>) -> usize {
-        let same = |other: &&Arc<Entry>| Arc::ptr_eq(other, entry);
-        let compared = match &self.retrace {
-            Some(Retrace::Unlike(after)) => usize::from(same(&after)),
-            _ => 0,
-        };
-        1 + compared + self.last.iter().filter(same).count()
-    }
-}
-
-/// Programs of one function under one set of options; shared by equal jits.
-#[pyclass(frozen, weakref, module = "ferrax")]
-pub struct JitCache {
-    cache: Mutex<Cache>,
-    /// Whether all symbolic sizes that the function is given are of one scope, so that what is decided of them in one
-    /// trace holds for all calls.
-    one_scope: bool,
-}
-
-#[pymethods]
-impl JitCache {
-    #[new]
-    #[pyo3(signature = (one_scope = false))]
-    fn new(one_scope: bool) -> Self {
-        JitCache { cache: Mutex::new(Cache::new()), one_scope }
-    }
-
-    /// Forgets all programs.
-    fn clear(&self) {
-        // Dropped outside the lock: what entries refer to may have destructors.
-        let old = std::mem::replace(&mut *self.lock(), Cache::new());
-        drop(old);
-    }
-
-    /// A cache that is in use now shows nothing, and an entry nothing that a call holds as well:
-    /// both live on.
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let Ok(cache) = self.cache.try_lock() else { return Ok(()) };
-        let own = cache.entries.iter().filter(|entry| Arc::strong_count(entry) == cache.owners(entry));
-        own.into_iter().try_for_each(|entry| entry.traverse(&visit))
-    }
-
-    fn __clear__(&self) {
-        self.clear();
-    }
-}
-
-impl JitCache {
-    /// What the last call came to, if caches were not cleared since.
-    fn last(&self) -> Option<Arc<Entry>> {
-        let cache = self.lock();
-        if cache.epoch.is_current() {
-            return cache.last.clone();
-        }
-        drop(cache);
-        self.clear();
-        None
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -21,10 +21,10 @@ from ferrax._src.core import api_util
 from ferrax._src.core.avals import ShapeDtypeStruct
 from ferrax._src.dims.expressions import is_symbolic_dim
 from ferrax._src.dims.scope import SymbolicScope
-from ferrax._src.transforms.symbolic_calls import SizesOfCalls, aval_of, check_one_scope, scope_of
 from ferrax._src.transforms.autodiff import vjp
 from ferrax._src.transforms.jit import jit
 from ferrax._src.transforms.placed_jit import PlacedFunction
+from ferrax._src.transforms.symbolic_calls import SizesOfCalls, aval_of, check_one_scope, scope_of
 from ferrax._src.tree import tree_util
 from ferrax._src.tree.tree_paths import equality_errors_pytreedef
 

@@ -52,10 +52,10 @@ class SymbolicFunction:
         self._static = static
         self._lock = threading.Lock()
         self._programs: dict[int, tuple[Any, SizesOfCalls]] = {}
-        numbers, names = map(list, static)
+        numbers, names = static
         cache = _core.JitCache(one_scope=True)
         self.traced = _core.PjitFunction(
-            fun, api_util.fun_name(fun), numbers, names, [], [], False, max_traces, cache
+            fun, api_util.fun_name(fun), list(numbers), list(names), [], [], False, max_traces, cache
         )
         functools.update_wrapper(self, fun)
         _all.add(self)

@@ -8,8 +8,9 @@ use std::time::Instant;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use super::cache::{Cache, Retrace};
 use super::key::Key;
-use super::{Cache, Entry, JitFunction, Retrace};
+use super::{Entry, JitFunction};
 use crate::checks;
 use crate::once::intern;
 
