@@ -10,13 +10,13 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 
 use ferrax_compile::Argument;
+use ferrax_ffi::abi::{Attributes, Stage};
 use ferrax_ir::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types};
 use ferrax_ir::{
     ArrayType, Atom, Builder, Effect, Effects, Param, Result, Tensor, Type, device_error, unsupported,
 };
 use smallvec::SmallVec;
 
-use super::abi::{Attributes, Stage};
 use super::context::{Context, Future, States, take_error};
 use super::frame::{Attribute, Frame, Listed, Operand};
 use super::registry::{self, Handlers};
@@ -236,7 +236,6 @@ impl FfiKernel {
             .into_iter()
             .try_for_each(|stage| self.stage(stage, frame, &context));
         context.finish();
-        self.states.clear_run();
         result?;
         for (index, place) in back {
             // SAFETY: the output has so many bytes, and the copy is this run's own.
