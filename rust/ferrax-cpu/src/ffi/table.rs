@@ -176,7 +176,10 @@ unsafe fn state<'a>(arguments: *mut c_void) -> Result<&'a mut abi::State, *mut c
             }
         }
     }
-    Err(error(UNIMPLEMENTED, "states by stages alone: build the handler with the headers of JAX 0.10 or newer"))
+    Err(error(
+        UNIMPLEMENTED,
+        "states by stages alone: build the handler with the headers of JAX 0.10 or newer",
+    ))
 }
 
 unsafe extern "C" fn state_set(arguments: *mut c_void) -> *mut c_void {
