@@ -1,12 +1,7 @@
 """Handlers that were built for XLA, called from programs, as JAX calls them."""
 
-import ctypes
-import functools
 import gc
 import pathlib
-import shutil
-import subprocess
-import tempfile
 import threading
 
 import jax
@@ -15,52 +10,11 @@ import ml_dtypes
 import numpy as np
 import oracle
 import pytest
+from ffi_libraries import loaded, registered
 from oracle import same
 
 import ferrax
 import ferrax.numpy as jnp
-
-HANDLERS = (
-    "rms", "types", "sum_attributes", "in_place", "squares", "later", "touch", "fail", "lies",
-)  # fmt: skip
-
-
-@functools.cache
-def registered(name):
-    """The handlers, loaded for one of the sides: each has its own, with its own ids of types."""
-    folder = pathlib.Path(tempfile.mkdtemp())
-    built = compiled()
-    path = folder / f"handlers_{name}.so"
-    shutil.copy(built, path)
-    loaded = ctypes.cdll.LoadLibrary(str(path))
-    ffi = (ferrax if name == "ferrax" else jax).ffi
-    # What is registered before JAX has started may keep it from starting.
-    jax.devices()
-    for handler in HANDLERS:
-        ffi.register_ffi_target(handler, ffi.pycapsule(getattr(loaded, handler)), platform="cpu")
-    loaded.counter_id.restype = loaded.counter_info.restype = ctypes.c_void_p
-    address = lambda function: ffi.pycapsule(ctypes.c_void_p(function()))  # noqa: E731
-    ffi.register_ffi_type(
-        "counter", {"type_id": address(loaded.counter_id), "type_info": address(loaded.counter_info)}, platform="cpu"
-    )
-    ffi.register_ffi_target(
-        "count", {"instantiate": ffi.pycapsule(loaded.make_counter), "execute": ffi.pycapsule(loaded.count)},
-        platform="cpu",
-    )  # fmt: skip
-    return loaded
-
-
-@functools.cache
-def compiled():
-    source = pathlib.Path(__file__).with_name("ffi_handlers.cc")
-    path = pathlib.Path(tempfile.mkdtemp()) / "handlers.so"
-    include = ferrax.ffi.include_dir()
-    subprocess.run(
-        ["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-pthread", f"-I{include}", str(source), "-o", str(path)],
-        check=True,
-    )
-    return path
-
 
 def call(s, name, shape, dtype=np.float32, **options):
     registered(s.name)
@@ -153,29 +107,29 @@ def test_tasks_and_scratch_memory():
 
 
 def test_a_state_for_each_compiled_function():
-    loaded = registered("ferrax")
+    library = registered("ferrax")
     gc.collect()
-    before = loaded.counters_alive()
+    before = library.counters_alive()
     first = ferrax.jit(lambda: call(oracle.FERRAX, "count", (), np.int32)())
     second = ferrax.jit(lambda: call(oracle.FERRAX, "count", (), np.int32)() + 0)
     assert [int(first()) for _ in range(3)] == [1, 2, 3]
     assert int(second()) == 1
-    assert loaded.counters_alive() == before + 2
+    assert library.counters_alive() == before + 2
     del first, second
     ferrax.clear_caches()
     gc.collect()
-    assert loaded.counters_alive() <= before
+    assert library.counters_alive() <= before
 
 
 def test_calls_without_effects_are_left_out():
-    loaded = registered("ferrax")
+    library = registered("ferrax")
     struct = ferrax.ShapeDtypeStruct((), np.float32)
 
     def run(effect):
         ferrax.jit(lambda x: (ferrax.ffi.ffi_call("touch", struct, has_side_effect=effect)(), x)[1])(1.0)
-        return loaded.times_touched()
+        return library.times_touched()
 
-    before = loaded.times_touched()
+    before = library.times_touched()
     assert run(False) == before
     assert run(True) == before + 1
 
@@ -243,27 +197,22 @@ def test_errors(name):
 
 
 def test_registering_again():
-    loaded = registered("ferrax")
-    ferrax.ffi.register_ffi_target("rms", ferrax.ffi.pycapsule(loaded.rms))
+    library = registered("ferrax")
+    ferrax.ffi.register_ffi_target("rms", ferrax.ffi.pycapsule(library.rms))
     with pytest.raises(ferrax.errors.JaxRuntimeError, match="Duplicate"):
-        ferrax.ffi.register_ffi_target("rms", ferrax.ffi.pycapsule(loaded.types))
+        ferrax.ffi.register_ffi_target("rms", ferrax.ffi.pycapsule(library.types))
     # For other machines: kept, and not called.
-    ferrax.ffi.register_ffi_target("rms", ferrax.ffi.pycapsule(loaded.types), platform="CUDA")
+    ferrax.ffi.register_ffi_target("rms", ferrax.ffi.pycapsule(library.types), platform="CUDA")
     np.testing.assert_allclose(rms(oracle.FERRAX, jnp.ones(4)), 1, rtol=1e-4)
     with pytest.raises(NotImplementedError, match="api_version"):
-        ferrax.ffi.register_ffi_target("old", ferrax.ffi.pycapsule(loaded.rms), api_version=0)
+        ferrax.ffi.register_ffi_target("old", ferrax.ffi.pycapsule(library.rms), api_version=0)
 
 
 @pytest.mark.parametrize("side", [oracle.FERRAX, oracle.JAX], ids=["ferrax", "jax"])
 def test_a_handler_in_c(side):
     """Built with our own header, it is loaded by both."""
-    folder = pathlib.Path(tempfile.mkdtemp())
-    header = pathlib.Path(ferrax.__file__).parent / "include"
-    source = pathlib.Path(__file__).with_name("ffi_handlers.c")
-    command = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{header}", str(source)]
-    subprocess.run([*command, "-o", str(folder / "c.so")], check=True)
-    loaded = ctypes.cdll.LoadLibrary(str(folder / "c.so"))
-    side.jax.ffi.register_ffi_target("scaled", side.jax.ffi.pycapsule(loaded.scaled), platform="cpu")
+    library = loaded("ffi_handlers.c", side.name, pathlib.Path(ferrax.__file__).parent / "include")
+    side.jax.ffi.register_ffi_target("scaled", side.jax.ffi.pycapsule(library.scaled), platform="cpu")
     call = side.jax.ffi.ffi_call("scaled", side.jax.ShapeDtypeStruct((3,), np.float32))
     np.testing.assert_array_equal(call(side.jnp.arange(3.0), by=np.float32(2)), [0, 2, 4])
     with pytest.raises(side.jax.errors.JaxRuntimeError, match="NOT_FOUND: scaled takes a float32 `by`"):
