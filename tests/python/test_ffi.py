@@ -16,6 +16,7 @@ from oracle import same
 import ferrax
 import ferrax.numpy as jnp
 
+
 def call(s, name, shape, dtype=np.float32, **options):
     registered(s.name)
     return s.jax.ffi.ffi_call(name, s.jax.ShapeDtypeStruct(shape, dtype), **options)
@@ -43,6 +44,17 @@ CALLS = {
         inner={"scale": np.float32(2)},
     ),
     "in place": lambda s: call(s, "in_place", (3,), input_output_aliases={0: 0})(rows(s, 3)),
+    "apart": lambda s: s.jax.jit(lambda x: call(s, "in_place", (3,))(x * 2))(rows(s, 3)),
+    "array among attributes": lambda s: call(s, "array_sum", (), np.int32)(array=np.arange(-1, 4, dtype=np.int32)),
+    "dict of attributes": lambda s: call(s, "option", (), np.int32)(text="four", more=1),
+    "with a rule of its own": lambda s: s.jax.value_and_grad(lambda x: (norm(s)(x) ** 2).sum())(rows(s, 3, 4)),
+    "derivative of a batch": lambda s: s.jax.vmap(s.jax.grad(lambda x: (norm(s)(x) ** 3).sum()))(rows(s, 2, 3, 4)),
+    "platforms": lambda s: s.lax.platform_dependent(
+        rows(s, 3, 4), cpu=lambda x: rms(s, x), cuda=lambda x: call(s, "nobody", x.shape)(x)
+    ),
+    "shard_map": lambda s: s.jax.jit(
+        s.jax.shard_map(lambda x: rms(s, x), mesh=mesh(s), in_specs=s.jax.P("i"), out_specs=s.jax.P("i"))
+    )(rows(s, 3, 4)),
     "in place, used afterwards": lambda s: s.jax.jit(
         lambda x: (call(s, "in_place", (3,), input_output_aliases={0: 0})(x), x)
     )(rows(s, 3)),
@@ -51,6 +63,18 @@ CALLS = {
         "lies", [s.jax.ShapeDtypeStruct((2, 3), np.float32), s.jax.ShapeDtypeStruct((2,), np.int64)],
         input_layouts=[(0, 1)], output_layouts=[(0, 1), None],
     )(rows(s, 2, 3)),
+    "other layouts": lambda s: s.jax.ffi.ffi_call(
+        "lies", [s.jax.ShapeDtypeStruct((2, 3), np.float32), s.jax.ShapeDtypeStruct((2,), np.int64)],
+        input_layouts=[(1, 0)], output_layouts=[(1, 0), None],
+    )(rows(s, 2, 3)),
+    "one layout": lambda s: s.jax.ffi.ffi_call(
+        "lies", [s.jax.ShapeDtypeStruct((2, 3), np.float32), s.jax.ShapeDtypeStruct((2,), np.int64)],
+        input_layouts=[(1, 0)],
+    )(rows(s, 2, 3)),
+    "layouts of a batch": lambda s: s.jax.vmap(s.jax.ffi.ffi_call(
+        "lies", [s.jax.ShapeDtypeStruct((2, 3), np.float32), s.jax.ShapeDtypeStruct((3,), np.int64)],
+        input_layouts=[(1, 0)], output_layouts=[(1, 0), None], vmap_method="sequential",
+    ))(rows(s, 4, 2, 3))[0],
     "custom_vjp": lambda s: s.jax.grad(lambda x: with_rule(s)(x).sum())(rows(s, 4)),
     "vmap, sequential": lambda s: s.jax.vmap(lambda x: rms(s, x, vmap_method="sequential"))(rows(s, 3, 4)),
     "vmap, unrolled": lambda s: s.jax.vmap(lambda x: rms(s, x, vmap_method="sequential_unrolled"), 1)(rows(s, 4, 3)),
@@ -59,6 +83,27 @@ CALLS = {
     "vmap, legacy": lambda s: s.jax.vmap(lambda x: rms(s, x, vmap_method="legacy_vectorized"))(rows(s, 3, 4)),
     "vmap of vmap": lambda s: s.jax.vmap(s.jax.vmap(lambda x: rms(s, x, vmap_method="broadcast_all")))(rows(s, 2, 3, 4)),
 }  # fmt: skip
+
+
+def norm(s):
+    """Rows divided by their root mean square: both passes are handlers."""
+
+    def forward(x):
+        structs = [s.jax.ShapeDtypeStruct(shape, np.float32) for shape in (x.shape, x.shape[:-1])]
+        return s.jax.ffi.ffi_call("norm_forward", structs, vmap_method="broadcast_all")(x, eps=EPS)
+
+    def backward(kept, ct):
+        scales, x = kept
+        return (call(s, "norm_backward", x.shape, vmap_method="broadcast_all")(scales, x, ct),)
+
+    registered(s.name)
+    f = s.jax.custom_vjp(lambda x: forward(x)[0])
+    f.defvjp(lambda x: (lambda y, scales: (y, (scales, x)))(*forward(x)), backward)
+    return f
+
+
+def mesh(s):
+    return s.jax.sharding.Mesh(np.array(s.jax.devices()[:1]), ("i",))
 
 
 def with_rule(s):
@@ -74,7 +119,7 @@ def with_rule(s):
 @same
 def test_calls(s, name):
     registered(s.name)
-    with s.jax.enable_x64(name in ("attributes", "layouts")):
+    with s.jax.enable_x64(name == "attributes" or "layout" in name):
         return CALLS[name](s)
 
 
@@ -119,6 +164,27 @@ def test_a_state_for_each_compiled_function():
     ferrax.clear_caches()
     gc.collect()
     assert library.counters_alive() <= before
+
+
+def test_a_state_for_each_run():
+    """What a run prepares is its own, and goes with it; runs of a function at once have each one."""
+    library = registered("ferrax")
+    f = ferrax.jit(lambda: call(oracle.FERRAX, "staged", (), np.int32)())
+    found = []
+    threads = [threading.Thread(target=lambda: found.extend(int(f()) for _ in range(5))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [1] * 20
+    assert library.prepared_left() == 0
+
+
+def test_numbers_of_runs():
+    with ferrax.enable_x64(True):
+        f = ferrax.jit(call(oracle.FERRAX, "run_ids", (2,), np.int64))
+        (first, device), (second, _) = f().tolist(), f().tolist()
+    assert first != second and device == 0
 
 
 def test_calls_without_effects_are_left_out():

@@ -22,8 +22,8 @@ mod registry;
 mod table;
 mod types;
 
-pub use call::FfiCall;
 pub(crate) use call::kernel;
+pub use call::{FfiCall, Order};
 pub use frame::Attribute;
 pub use registry::{Handlers, is_registered, register};
 pub use types::register_type;

@@ -118,6 +118,27 @@ fn a_call_with_attributes() {
     assert!(error.to_string().contains("NOT_FOUND: there is no attribute `inner`, only []"), "{error}");
 }
 
+ffi_handler! {
+    /// The dimensions that it sees.
+    fn ffi_dims(call: &Call<'_>) -> ferrax_ffi::Result<()> {
+        let dims = [call.operand_type(0)?.dims, call.result_type(0)?.dims].concat();
+        call.result::<i64>(0)?.copy_from_slice(&dims);
+        Ok(())
+    }
+}
+
+#[test]
+fn another_order_of_axes() {
+    register("dims", None, ffi_dims).unwrap();
+    // An array of sizes 2, 3, 4, given with its last axis first; and a result of sizes 1, 5, given the other way.
+    let input = Tensor::zeros(DType::F32, &[4, 2, 3][..]).unwrap();
+    let ty = ArrayType::of_sizes(&[5, 1], DType::I64);
+    let call = FfiCall::new("dims", "cpu", vec![ty.clone()], vec![], vec![], false).unwrap();
+    let call = call.with_orders(vec![Some(vec![2, 0, 1])], vec![Some(vec![1, 0])]);
+    let found = call.eval(&[input], &[Type::from(ty)]).unwrap();
+    assert_eq!(found[0], Tensor::from_elements(&[5, 1][..], &[2i64, 3, 4, 1, 5]).unwrap());
+}
+
 #[test]
 fn an_alias() {
     register("in_place", None, ffi_in_place).unwrap();
