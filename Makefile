@@ -29,7 +29,7 @@ help:
 	@echo "make test-aarch64  the Rust crates built for aarch64 Linux, their tests under qemu-user"
 	@echo "make oracle      the results of JAX that tests compare with, computed and kept anew"
 	@echo "make sanitize-python  tests at large sizes with the extension module under AddressSanitizer"
-	@echo "make sanitize    tests of ferrax-cpu under AddressSanitizer and, where it is installed, Miri"
+	@echo "make sanitize    tests of ferrax-cpu and ferrax-ffi under AddressSanitizer and, where it is installed, Miri"
 	@echo "make fuzz MINUTES=n  n minutes of each fuzz target, or of FUZZ_TARGETS=\"file text\""
 	@echo "make fuzz-sizes MINUTES=n  n minutes of random programs in Python, up to 64 MiB; FUZZ_ARGS=\"--seed 5 --count 1\""
 	@echo "make faults      puts deliberate faults in, and measures whether tests catch them; FAULTS_ARGS=--rust-only"
@@ -108,7 +108,7 @@ test-rust:
 # The crates of programs without Python and GPU, on another processor: the blocks of the virtual machine, no machine code.
 AARCH64 := aarch64-unknown-linux-gnu
 AARCH64_CC := aarch64-linux-gnu-gcc
-AARCH64_CRATES := ferrax-ir ferrax-transform ferrax-compile ferrax-x86 ferrax-linalg ferrax-fft ferrax-cpu ferrax
+AARCH64_CRATES := ferrax-ffi ferrax-ir ferrax-transform ferrax-compile ferrax-x86 ferrax-linalg ferrax-fft ferrax-cpu ferrax
 
 test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER := $(AARCH64_CC)
 test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER := qemu-aarch64 -L /usr/aarch64-linux-gnu
@@ -183,9 +183,10 @@ export ASAN_OPTIONS ?= allocator_may_return_null=1:detect_leaks=1
 
 # Miri knows neither the instructions of the numeric crates nor forks: it runs the tests of the parts.
 sanitize:
-	$(CHECKED) test -q --locked -p ferrax-cpu --lib --tests
+	$(CHECKED) test -q --locked -p ferrax-cpu -p ferrax-ffi --lib --tests
 	@if cargo miri --version >/dev/null 2>&1; then echo cargo miri test -p ferrax-cpu --lib; \
 	cargo miri test -q --locked -p ferrax-cpu --lib --target-dir $(TARGET)/miri; \
+	cargo miri test -q --locked -p ferrax-ffi --lib --tests --target-dir $(TARGET)/miri; \
 	else echo "sanitize: Miri is not installed, it was NOT run"; fi
 
 # The same of the extension module, under what of the Python suite has arrays large enough for runs of rows, sums
@@ -193,7 +194,7 @@ sanitize:
 # whose exceptions JAX throws; leaks are not looked for, as the interpreter ends with much that it holds.
 SANITIZED := $(TARGET)/sanitized
 SANITIZED_TESTS ?= $(addprefix tests/python/test_,$(addsuffix .py,row_runs segments attention_blocks long_sums large_programs picks \
-	memory_plan scan_products extreme_shapes))
+	memory_plan scan_products extreme_shapes ffi))
 ASAN_RUNTIME = $(shell $${CC:-cc} -print-file-name=libasan.so)
 CXX_RUNTIME = $(shell $${CC:-cc} -print-file-name=libstdc++.so.6)
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent / "rust"
-CRATES = ["ferrax-compile", "ferrax-x86", "ferrax-cpu", "ferrax-gpu"]
+CRATES = ["ferrax-ffi", "ferrax-compile", "ferrax-x86", "ferrax-cpu", "ferrax-gpu"]
 
 USE = re.compile(r"(?<![\w:])((?:crate|super(?:::super)*)::(?:[\w:]+(?:\{[^;]*?\})?|\{[^;]*?\}))", re.S)
 

@@ -9,6 +9,10 @@ Example:
 
 from ferrax._src.base import public as _public
 from ferrax._src.callbacks.ffi_calls import ffi_call as ffi_call
+from ferrax._src.callbacks.ffi_lowering import (
+    build_ffi_lowering_function as build_ffi_lowering_function,
+    ffi_lowering as ffi_lowering,
+)
 from ferrax._src.callbacks.ffi_targets import (
     include_dir as include_dir,
     pycapsule as pycapsule,

@@ -1,6 +1,7 @@
 // Handlers that tests of foreign functions call.
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <cstdint>
@@ -166,3 +167,103 @@ static ffi::Error Lies(ffi::Buffer<ffi::F32> x, ffi::ResultBuffer<ffi::F32> y, f
 XLA_FFI_DEFINE_HANDLER_SYMBOL(
     lies, Lies,
     ffi::Ffi::Bind().Arg<ffi::Buffer<ffi::F32>>().Ret<ffi::Buffer<ffi::F32>>().Ret<ffi::Buffer<ffi::S64>>());
+
+// A state of each run: made to prepare it, looked at to initialize it and to execute it; 1 where it is the run's own.
+static std::atomic<int> prepared_alive{0};
+struct Prepared {
+  static ffi::TypeId id;
+  static ffi::TypeInfo info;
+  std::thread::id thread = std::this_thread::get_id();
+  int looks = 0;
+  Prepared() { ++prepared_alive; }
+  ~Prepared() { --prepared_alive; }
+};
+ffi::TypeId Prepared::id = {};
+ffi::TypeInfo Prepared::info = ffi::MakeTypeInfo<Prepared>();
+extern "C" void* prepared_id() { return &Prepared::id; }
+extern "C" void* prepared_info() { return &Prepared::info; }
+extern "C" int prepared_left() { return prepared_alive; }
+
+static ffi::ErrorOr<std::unique_ptr<Prepared>> StagedPrepare() { return std::make_unique<Prepared>(); }
+static ffi::Error StagedInitialize(Prepared* state) {
+  ++state->looks;
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  return ffi::Error::Success();
+}
+static ffi::Error Staged(Prepared* state, ffi::ResultBufferR0<ffi::S32> out) {
+  out->typed_data()[0] = ++state->looks == 2;
+  return ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(staged_prepare, StagedPrepare, ffi::Ffi::BindPrepare());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    staged_initialize, StagedInitialize,
+    ffi::Ffi::BindInitialize().Ctx<ffi::Prepared<Prepared>>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    staged, Staged,
+    ffi::Ffi::Bind().Ctx<ffi::Prepared<Prepared>>().Ret<ffi::BufferR0<ffi::S32>>());
+
+// Rows divided by their root mean square, with what the derivative needs; and the derivative.
+static ffi::Error NormForward(float eps, ffi::Buffer<ffi::F32> x, ffi::ResultBuffer<ffi::F32> y,
+                              ffi::ResultBuffer<ffi::F32> scales) {
+  int64_t rows = scales->element_count(), size = rows == 0 ? 0 : x.element_count() / rows;
+  for (int64_t row = 0; row < rows; ++row) {
+    const float* from = x.typed_data() + row * size;
+    float total = 0;
+    for (int64_t i = 0; i < size; ++i) total += from[i] * from[i];
+    float scale = scales->typed_data()[row] = 1 / std::sqrt(total / size + eps);
+    for (int64_t i = 0; i < size; ++i) y->typed_data()[row * size + i] = scale * from[i];
+  }
+  return ffi::Error::Success();
+}
+static ffi::Error NormBackward(ffi::Buffer<ffi::F32> scales, ffi::Buffer<ffi::F32> x, ffi::Buffer<ffi::F32> ct,
+                               ffi::ResultBuffer<ffi::F32> out) {
+  int64_t rows = scales.element_count(), size = rows == 0 ? 0 : x.element_count() / rows;
+  for (int64_t row = 0; row < rows; ++row) {
+    float scale = scales.typed_data()[row], product = 0;
+    for (int64_t i = row * size; i < (row + 1) * size; ++i) product += x.typed_data()[i] * ct.typed_data()[i];
+    float along = scale * scale * scale * product / size;
+    for (int64_t i = row * size; i < (row + 1) * size; ++i)
+      out->typed_data()[i] = scale * ct.typed_data()[i] - along * x.typed_data()[i];
+  }
+  return ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(norm_forward, NormForward,
+                              ffi::Ffi::Bind()
+                                  .Attr<float>("eps")
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(norm_backward, NormBackward,
+                              ffi::Ffi::Bind()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>());
+
+// The sum of an array among the attributes; and the length of a text in a dict of attributes.
+static ffi::Error ArraySum(ffi::Span<const int32_t> array, ffi::ResultBufferR0<ffi::S32> out) {
+  out->typed_data()[0] = 0;
+  for (int32_t x : array) out->typed_data()[0] += x;
+  return ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    array_sum, ArraySum,
+    ffi::Ffi::Bind().Attr<ffi::Span<const int32_t>>("array").Ret<ffi::BufferR0<ffi::S32>>());
+
+static ffi::Error Option(ffi::Dictionary attributes, ffi::ResultBufferR0<ffi::S32> out) {
+  auto text = attributes.get<std::string_view>("text");
+  if (!text.has_value()) return ffi::Error(ffi::ErrorCode::kNotFound, "no text among " + std::to_string(attributes.size()));
+  out->typed_data()[0] = text->size();
+  return ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    option, Option, ffi::Ffi::Bind().Attrs().Ret<ffi::BufferR0<ffi::S32>>());
+
+// The number of the run, and that of the device.
+static ffi::Error RunIds(ffi::RunId run, int32_t device, ffi::ResultBuffer<ffi::S64> out) {
+  out->typed_data()[0] = run.run_id;
+  out->typed_data()[1] = device;
+  return ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    run_ids, RunIds, ffi::Ffi::Bind().Ctx<ffi::RunId>().Ctx<ffi::DeviceOrdinal>().Ret<ffi::Buffer<ffi::S64>>());

@@ -1,12 +1,7 @@
 """Handlers that were built for XLA, called from programs, as JAX calls them."""
 
-import ctypes
-import functools
 import gc
 import pathlib
-import shutil
-import subprocess
-import tempfile
 import threading
 
 import jax
@@ -15,51 +10,11 @@ import ml_dtypes
 import numpy as np
 import oracle
 import pytest
+from ffi_libraries import loaded, registered
 from oracle import same
 
 import ferrax
 import ferrax.numpy as jnp
-
-HANDLERS = (
-    "rms", "types", "sum_attributes", "in_place", "squares", "later", "touch", "fail", "lies",
-)  # fmt: skip
-
-
-@functools.cache
-def registered(name):
-    """The handlers, loaded for one of the sides: each has its own, with its own ids of types."""
-    folder = pathlib.Path(tempfile.mkdtemp())
-    built = compiled()
-    path = folder / f"handlers_{name}.so"
-    shutil.copy(built, path)
-    loaded = ctypes.cdll.LoadLibrary(str(path))
-    ffi = (ferrax if name == "ferrax" else jax).ffi
-    # What is registered before JAX has started may keep it from starting.
-    jax.devices()
-    for handler in HANDLERS:
-        ffi.register_ffi_target(handler, ffi.pycapsule(getattr(loaded, handler)), platform="cpu")
-    loaded.counter_id.restype = loaded.counter_info.restype = ctypes.c_void_p
-    address = lambda function: ffi.pycapsule(ctypes.c_void_p(function()))  # noqa: E731
-    ffi.register_ffi_type(
-        "counter", {"type_id": address(loaded.counter_id), "type_info": address(loaded.counter_info)}, platform="cpu"
-    )
-    ffi.register_ffi_target(
-        "count", {"instantiate": ffi.pycapsule(loaded.make_counter), "execute": ffi.pycapsule(loaded.count)},
-        platform="cpu",
-    )  # fmt: skip
-    return loaded
-
-
-@functools.cache
-def compiled():
-    source = pathlib.Path(__file__).with_name("ffi_handlers.cc")
-    path = pathlib.Path(tempfile.mkdtemp()) / "handlers.so"
-    include = ferrax.ffi.include_dir()
-    subprocess.run(
-        ["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-pthread", f"-I{include}", str(source), "-o", str(path)],
-        check=True,
-    )
-    return path
 
 
 def call(s, name, shape, dtype=np.float32, **options):
@@ -89,6 +44,17 @@ CALLS = {
         inner={"scale": np.float32(2)},
     ),
     "in place": lambda s: call(s, "in_place", (3,), input_output_aliases={0: 0})(rows(s, 3)),
+    "apart": lambda s: s.jax.jit(lambda x: call(s, "in_place", (3,))(x * 2))(rows(s, 3)),
+    "array among attributes": lambda s: call(s, "array_sum", (), np.int32)(array=np.arange(-1, 4, dtype=np.int32)),
+    "dict of attributes": lambda s: call(s, "option", (), np.int32)(text="four", more=1),
+    "with a rule of its own": lambda s: s.jax.value_and_grad(lambda x: (norm(s)(x) ** 2).sum())(rows(s, 3, 4)),
+    "derivative of a batch": lambda s: s.jax.vmap(s.jax.grad(lambda x: (norm(s)(x) ** 3).sum()))(rows(s, 2, 3, 4)),
+    "platforms": lambda s: s.lax.platform_dependent(
+        rows(s, 3, 4), cpu=lambda x: rms(s, x), cuda=lambda x: call(s, "nobody", x.shape)(x)
+    ),
+    "shard_map": lambda s: s.jax.jit(
+        s.jax.shard_map(lambda x: rms(s, x), mesh=mesh(s), in_specs=s.jax.P("i"), out_specs=s.jax.P("i"))
+    )(rows(s, 3, 4)),
     "in place, used afterwards": lambda s: s.jax.jit(
         lambda x: (call(s, "in_place", (3,), input_output_aliases={0: 0})(x), x)
     )(rows(s, 3)),
@@ -97,6 +63,18 @@ CALLS = {
         "lies", [s.jax.ShapeDtypeStruct((2, 3), np.float32), s.jax.ShapeDtypeStruct((2,), np.int64)],
         input_layouts=[(0, 1)], output_layouts=[(0, 1), None],
     )(rows(s, 2, 3)),
+    "other layouts": lambda s: s.jax.ffi.ffi_call(
+        "lies", [s.jax.ShapeDtypeStruct((2, 3), np.float32), s.jax.ShapeDtypeStruct((2,), np.int64)],
+        input_layouts=[(1, 0)], output_layouts=[(1, 0), None],
+    )(rows(s, 2, 3)),
+    "one layout": lambda s: s.jax.ffi.ffi_call(
+        "lies", [s.jax.ShapeDtypeStruct((2, 3), np.float32), s.jax.ShapeDtypeStruct((2,), np.int64)],
+        input_layouts=[(1, 0)],
+    )(rows(s, 2, 3)),
+    "layouts of a batch": lambda s: s.jax.vmap(s.jax.ffi.ffi_call(
+        "lies", [s.jax.ShapeDtypeStruct((2, 3), np.float32), s.jax.ShapeDtypeStruct((3,), np.int64)],
+        input_layouts=[(1, 0)], output_layouts=[(1, 0), None], vmap_method="sequential",
+    ))(rows(s, 4, 2, 3))[0],
     "custom_vjp": lambda s: s.jax.grad(lambda x: with_rule(s)(x).sum())(rows(s, 4)),
     "vmap, sequential": lambda s: s.jax.vmap(lambda x: rms(s, x, vmap_method="sequential"))(rows(s, 3, 4)),
     "vmap, unrolled": lambda s: s.jax.vmap(lambda x: rms(s, x, vmap_method="sequential_unrolled"), 1)(rows(s, 4, 3)),
@@ -105,6 +83,27 @@ CALLS = {
     "vmap, legacy": lambda s: s.jax.vmap(lambda x: rms(s, x, vmap_method="legacy_vectorized"))(rows(s, 3, 4)),
     "vmap of vmap": lambda s: s.jax.vmap(s.jax.vmap(lambda x: rms(s, x, vmap_method="broadcast_all")))(rows(s, 2, 3, 4)),
 }  # fmt: skip
+
+
+def norm(s):
+    """Rows divided by their root mean square: both passes are handlers."""
+
+    def forward(x):
+        structs = [s.jax.ShapeDtypeStruct(shape, np.float32) for shape in (x.shape, x.shape[:-1])]
+        return s.jax.ffi.ffi_call("norm_forward", structs, vmap_method="broadcast_all")(x, eps=EPS)
+
+    def backward(kept, ct):
+        scales, x = kept
+        return (call(s, "norm_backward", x.shape, vmap_method="broadcast_all")(scales, x, ct),)
+
+    registered(s.name)
+    f = s.jax.custom_vjp(lambda x: forward(x)[0])
+    f.defvjp(lambda x: (lambda y, scales: (y, (scales, x)))(*forward(x)), backward)
+    return f
+
+
+def mesh(s):
+    return s.jax.sharding.Mesh(np.array(s.jax.devices()[:1]), ("i",))
 
 
 def with_rule(s):
@@ -120,7 +119,7 @@ def with_rule(s):
 @same
 def test_calls(s, name):
     registered(s.name)
-    with s.jax.enable_x64(name in ("attributes", "layouts")):
+    with s.jax.enable_x64(name == "attributes" or "layout" in name):
         return CALLS[name](s)
 
 
@@ -153,29 +152,50 @@ def test_tasks_and_scratch_memory():
 
 
 def test_a_state_for_each_compiled_function():
-    loaded = registered("ferrax")
+    library = registered("ferrax")
     gc.collect()
-    before = loaded.counters_alive()
+    before = library.counters_alive()
     first = ferrax.jit(lambda: call(oracle.FERRAX, "count", (), np.int32)())
     second = ferrax.jit(lambda: call(oracle.FERRAX, "count", (), np.int32)() + 0)
     assert [int(first()) for _ in range(3)] == [1, 2, 3]
     assert int(second()) == 1
-    assert loaded.counters_alive() == before + 2
+    assert library.counters_alive() == before + 2
     del first, second
     ferrax.clear_caches()
     gc.collect()
-    assert loaded.counters_alive() <= before
+    assert library.counters_alive() <= before
+
+
+def test_a_state_for_each_run():
+    """What a run prepares is its own, and goes with it; runs of a function at once have each one."""
+    library = registered("ferrax")
+    f = ferrax.jit(lambda: call(oracle.FERRAX, "staged", (), np.int32)())
+    found = []
+    threads = [threading.Thread(target=lambda: found.extend(int(f()) for _ in range(5))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [1] * 20
+    assert library.prepared_left() == 0
+
+
+def test_numbers_of_runs():
+    with ferrax.enable_x64(True):
+        f = ferrax.jit(call(oracle.FERRAX, "run_ids", (2,), np.int64))
+        (first, device), (second, _) = f().tolist(), f().tolist()
+    assert first != second and device == 0
 
 
 def test_calls_without_effects_are_left_out():
-    loaded = registered("ferrax")
+    library = registered("ferrax")
     struct = ferrax.ShapeDtypeStruct((), np.float32)
 
     def run(effect):
         ferrax.jit(lambda x: (ferrax.ffi.ffi_call("touch", struct, has_side_effect=effect)(), x)[1])(1.0)
-        return loaded.times_touched()
+        return library.times_touched()
 
-    before = loaded.times_touched()
+    before = library.times_touched()
     assert run(False) == before
     assert run(True) == before + 1
 
@@ -243,27 +263,22 @@ def test_errors(name):
 
 
 def test_registering_again():
-    loaded = registered("ferrax")
-    ferrax.ffi.register_ffi_target("rms", ferrax.ffi.pycapsule(loaded.rms))
+    library = registered("ferrax")
+    ferrax.ffi.register_ffi_target("rms", ferrax.ffi.pycapsule(library.rms))
     with pytest.raises(ferrax.errors.JaxRuntimeError, match="Duplicate"):
-        ferrax.ffi.register_ffi_target("rms", ferrax.ffi.pycapsule(loaded.types))
+        ferrax.ffi.register_ffi_target("rms", ferrax.ffi.pycapsule(library.types))
     # For other machines: kept, and not called.
-    ferrax.ffi.register_ffi_target("rms", ferrax.ffi.pycapsule(loaded.types), platform="CUDA")
+    ferrax.ffi.register_ffi_target("rms", ferrax.ffi.pycapsule(library.types), platform="CUDA")
     np.testing.assert_allclose(rms(oracle.FERRAX, jnp.ones(4)), 1, rtol=1e-4)
     with pytest.raises(NotImplementedError, match="api_version"):
-        ferrax.ffi.register_ffi_target("old", ferrax.ffi.pycapsule(loaded.rms), api_version=0)
+        ferrax.ffi.register_ffi_target("old", ferrax.ffi.pycapsule(library.rms), api_version=0)
 
 
 @pytest.mark.parametrize("side", [oracle.FERRAX, oracle.JAX], ids=["ferrax", "jax"])
 def test_a_handler_in_c(side):
     """Built with our own header, it is loaded by both."""
-    folder = pathlib.Path(tempfile.mkdtemp())
-    header = pathlib.Path(ferrax.__file__).parent / "include"
-    source = pathlib.Path(__file__).with_name("ffi_handlers.c")
-    command = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{header}", str(source)]
-    subprocess.run([*command, "-o", str(folder / "c.so")], check=True)
-    loaded = ctypes.cdll.LoadLibrary(str(folder / "c.so"))
-    side.jax.ffi.register_ffi_target("scaled", side.jax.ffi.pycapsule(loaded.scaled), platform="cpu")
+    library = loaded("ffi_handlers.c", side.name, pathlib.Path(ferrax.__file__).parent / "include")
+    side.jax.ffi.register_ffi_target("scaled", side.jax.ffi.pycapsule(library.scaled), platform="cpu")
     call = side.jax.ffi.ffi_call("scaled", side.jax.ShapeDtypeStruct((3,), np.float32))
     np.testing.assert_array_equal(call(side.jnp.arange(3.0), by=np.float32(2)), [0, 2, 4])
     with pytest.raises(side.jax.errors.JaxRuntimeError, match="NOT_FOUND: scaled takes a float32 `by`"):

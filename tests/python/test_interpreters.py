@@ -723,7 +723,8 @@ def test_primitives_are_applied_by_their_lowering(S, several):
 def test_lowerings_that_write_mlir_are_not_applied():
     p = ferrax.core.Primitive("mute")
     p.def_impl(functools.partial(ferrax.interpreters.xla.apply_primitive, p))
-    ferrax.interpreters.mlir.register_lowering(p, lambda ctx, x: [x])
+    p.def_abstract_eval(lambda x: x)
+    ferrax.interpreters.mlir.register_lowering(p, lambda ctx, x: [ctx.module_context])
     with pytest.raises(NotImplementedError, match="writes MLIR"):
         p.bind(1.0)
 

@@ -395,7 +395,7 @@ def test_mlir_lowerings_are_refused():
     M = modules(FERRAX)
     p = M.core.Primitive("low")
     p.def_abstract_eval(lambda x: x)
-    M.mlir.register_lowering(p, lambda ctx, x: [x])
+    M.mlir.register_lowering(p, lambda ctx, x: [M.mlir.ir_constant(1.0)])
     with pytest.raises(NotImplementedError, match="'low'.*MLIR"):
         ferrax.jit(p.bind)(1.0)
     with pytest.raises(NotImplementedError, match="'abacus', which is no platform"):

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ferrax_cpu::ffi::{self, Attribute, FfiCall};
+use ferrax_cpu::ffi::{self, Attribute, FfiCall, Order};
 use ferrax_ir::{Extension, Op};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -57,8 +57,11 @@ fn attributes(items: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Attribute)>> {
 }
 
 /// Calls the handler of a target: records it, or runs it. `types` are those of the results, `aliases` pairs
-/// of an operand and the result that begins as it.
+/// of an operand and the result that begins as it. Operands and results with an order are given with their axes in
+/// it; the handler sees them as they were.
 #[pyfunction]
+#[pyo3(signature = (arguments, target, types, given, aliases, has_side_effect, input_orders=vec![], output_orders=vec![]))]
+#[allow(clippy::too_many_arguments)] // those of a call
 pub fn ffi_call<'py>(
     py: Python<'py>,
     arguments: &Bound<'py, PyTuple>,
@@ -67,9 +70,12 @@ pub fn ffi_call<'py>(
     given: &Bound<'py, PyAny>,
     aliases: Vec<(usize, usize)>,
     has_side_effect: bool,
+    input_orders: Vec<Order>,
+    output_orders: Vec<Order>,
 ) -> PyResult<Bound<'py, PyList>> {
     let outputs = types.iter().map(|ty| array_type(&ty)).collect::<PyResult<Vec<_>>>()?;
     let op = FfiCall::new(target, "cpu", outputs, attributes(given)?, aliases, has_side_effect).py(py)?;
+    let op = op.with_orders(input_orders, output_orders);
     let op = Op::Extension(Extension(Arc::new(op)));
     PyList::new(py, trace::bind(py, op, &operands(arguments)?)?)
 }

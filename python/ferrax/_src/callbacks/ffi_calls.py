@@ -188,9 +188,10 @@ def _run(*args, target_name, result_avals, input_layouts, output_layouts, input_
         for aval, order in zip(result_avals, output_layouts)
     ]
     native = [(name, _native(name, value)) for name, value in attributes]
+    orders = [list(input_layouts), list(output_layouts)] if any(input_layouts + output_layouts) else []
     found = _core.ffi_call(
         tuple(given), target_name, types, native, list(input_output_aliases),
-        has_side_effect,
+        has_side_effect, *orders,
     )  # fmt: skip
     return [
         x if order is None else transpose(x, tuple(np.argsort(order)))

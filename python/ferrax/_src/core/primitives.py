@@ -196,7 +196,9 @@ def apply_primitive(primitive: Primitive, *args: Any, **params: Any) -> Any:
     is_impl = getattr(impl, "__wrapped__", impl) is apply_primitive
     if lowering is None or (lowering.writes_mlir and not is_impl):
         return primitive.bind(*args, **params)
-    results = _as_list(lowering(*args, **params))
+    avals_in = [core.typeof(x) for x in args] if lowering.takes_context else ()
+    avals_out = _as_list(primitive.abstract_eval(*avals_in, **params)[0]) if lowering.takes_context else ()
+    results = lowering.outputs(primitive, avals_in, avals_out, args, params)
     return results if primitive.multiple_results else results[0]
 
 

@@ -258,8 +258,8 @@ def lowering(primitive, params, types, out_types):
     what = f"the lowering of '{primitive}'"
 
     def flat(leaves):
-        outs = lower(*leaves, **params)
-        return _outputs(outs if lower.multiple_results else [outs], out_types, what)
+        outs = lower.outputs(primitive, map(_aval, types), map(_aval, out_types), leaves, params)
+        return _outputs(outs, out_types, what)
 
     return _trace(flat, primitive, types, what), []
 

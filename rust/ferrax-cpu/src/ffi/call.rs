@@ -1,7 +1,8 @@
 //! The op that calls a handler, and its kernel.
 //!
 //! What derivatives and batches of a call are is the business of who makes it; here it is a leaf of
-//! programs. It is never computed beforehand. Arrays are handed over aligned to 64 bytes, as XLA's are:
+//! programs. It is never computed beforehand. An array that is to lie in another order of its axes is given with its
+//! axes in that order, row by row: the handler sees the sizes of the array itself. Arrays are handed over aligned to 64 bytes, as XLA's are:
 //! others are copied. An output that an input is given as begins as that input, and both are one memory.
 //!
 //! Cost: of a run, a lock that nobody waits for and the handler.
@@ -10,13 +11,13 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 
 use ferrax_compile::Argument;
+use ferrax_ffi::abi::{Attributes, Stage};
 use ferrax_ir::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types};
 use ferrax_ir::{
     ArrayType, Atom, Builder, Effect, Effects, Param, Result, Tensor, Type, device_error, unsupported,
 };
 use smallvec::SmallVec;
 
-use super::abi::{Attributes, Stage};
 use super::context::{Context, Future, States, take_error};
 use super::frame::{Attribute, Frame, Listed, Operand};
 use super::registry::{self, Handlers};
@@ -32,7 +33,12 @@ pub struct FfiCall {
     /// Pairs of an input and of the output that begins as it.
     aliases: Vec<(usize, usize)>,
     has_side_effect: bool,
+    input_orders: Vec<Order>,
+    output_orders: Vec<Order>,
 }
+
+/// Of an array that does not lie row by row, its axes from the largest steps to the smallest.
+pub type Order = Option<Vec<usize>>;
 
 impl FfiCall {
     /// # Errors
@@ -52,7 +58,15 @@ impl FfiCall {
             attributes: Arc::new(attributes),
             aliases,
             has_side_effect,
+            input_orders: Vec::new(),
+            output_orders: Vec::new(),
         })
+    }
+
+    /// The call with inputs and outputs that lie in other orders; what is not said lies row by row.
+    #[must_use]
+    pub fn with_orders(self, input_orders: Vec<Order>, output_orders: Vec<Order>) -> FfiCall {
+        FfiCall { input_orders, output_orders, ..self }
     }
 }
 
@@ -118,6 +132,19 @@ impl Rules for FfiCall {
     }
 }
 
+/// The operands as the handler sees them: with the sizes of their own axes.
+fn shown(mut operands: Vec<Operand>, orders: &[Order]) -> Vec<Operand> {
+    for (operand, order) in operands.iter_mut().zip(orders) {
+        let Some(order) = order else { continue };
+        let given = std::mem::take(&mut operand.sizes);
+        operand.sizes.clone_from(&given);
+        for (&axis, size) in order.iter().zip(given) {
+            operand.sizes[axis] = size;
+        }
+    }
+    operands
+}
+
 /// The kernel of a call.
 pub fn kernel(call: &FfiCall, inputs: &[Argument], outputs: &[Argument]) -> Result<Box<dyn Kernel>> {
     let operand = |argument: &Argument| Operand { dtype: argument.dtype, sizes: argument.sizes.to_vec() };
@@ -155,6 +182,7 @@ impl FfiKernel {
     /// The states that the handler makes for an executable are made here.
     fn new(call: &FfiCall, inputs: Vec<Operand>, outputs: Vec<Operand>) -> Result<FfiKernel> {
         let call = call.clone();
+        let (inputs, outputs) = (shown(inputs, &call.input_orders), shown(outputs, &call.output_orders));
         let mut listed = Listed::new(&call.attributes)?;
         let kernel = FfiKernel {
             attributes: listed.attributes(),
@@ -236,7 +264,6 @@ impl FfiKernel {
             .into_iter()
             .try_for_each(|stage| self.stage(stage, frame, &context));
         context.finish();
-        self.states.clear_run();
         result?;
         for (index, place) in back {
             // SAFETY: the output has so many bytes, and the copy is this run's own.

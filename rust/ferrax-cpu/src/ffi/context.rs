@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use super::abi::Stage;
+use ferrax_ffi::abi::Stage;
+
 use super::types;
 use crate::pool;
 
@@ -74,7 +75,8 @@ pub unsafe fn text(pointer: *const std::ffi::c_char) -> String {
     unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
 }
 
-/// The states that the handlers of an executable made, by their stages. Dropped, they are deleted.
+/// States that handlers made, by their stages: those of an executable, made as it is instantiated, or those of
+/// one run, made as it is prepared and initialized. Dropped, they are deleted.
 #[derive(Default)]
 pub struct States(Mutex<[Option<(i64, Pointer)>; 3]>);
 
@@ -87,7 +89,7 @@ unsafe impl Send for Pointer {}
 
 impl States {
     /// Keeps a state; false if there is one of this stage, or the stage has none.
-    pub fn set(&self, stage: c_int, id: i64, state: *mut c_void) -> bool {
+    fn set(&self, stage: c_int, id: i64, state: *mut c_void) -> bool {
         let mut states = lock(&self.0);
         match usize::try_from(stage).ok().and_then(|stage| states.get_mut(stage)) {
             Some(place @ None) => {
@@ -98,22 +100,13 @@ impl States {
         }
     }
 
-    pub fn get(&self, stage: c_int, id: i64) -> Result<*mut c_void, &'static str> {
+    fn get(&self, stage: c_int, id: i64) -> Result<*mut c_void, &'static str> {
         let states = lock(&self.0);
         match usize::try_from(stage).ok().and_then(|stage| states.get(stage)).copied().flatten() {
             Some((known, state)) if known == id => Ok(state.0),
             Some(_) => Err("the state is of another type"),
             None => Err("there is no state of this stage"),
         }
-    }
-
-    /// Deletes the states of the stages that each run begins with.
-    pub fn clear_run(&self) {
-        let taken = {
-            let mut states = lock(&self.0);
-            [states[Stage::Prepare as usize].take(), states[Stage::Initialize as usize].take()]
-        };
-        taken.into_iter().flatten().for_each(delete);
     }
 }
 
@@ -133,7 +126,10 @@ impl Drop for States {
 
 /// One run of a handler.
 pub struct Context<'a> {
-    pub states: &'a States,
+    /// Those of the executable.
+    states: &'a States,
+    /// Those of this run: several runs of an executable may go on at once.
+    own: States,
     pub run: i64,
     memory: Mutex<HashMap<usize, Layout>>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
@@ -144,7 +140,20 @@ static RUNS: AtomicI64 = AtomicI64::new(0);
 impl<'a> Context<'a> {
     pub fn new(states: &'a States) -> Context<'a> {
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
-        Context { states, run, memory: Mutex::default(), tasks: Mutex::default() }
+        Context { states, own: States::default(), run, memory: Mutex::default(), tasks: Mutex::default() }
+    }
+
+    fn of_stage(&self, stage: c_int) -> &States {
+        if stage == Stage::Instantiate as c_int { self.states } else { &self.own }
+    }
+
+    /// Keeps a state; false if there is one of this stage, or the stage has none.
+    pub fn set_state(&self, stage: c_int, id: i64, state: *mut c_void) -> bool {
+        self.of_stage(stage).set(stage, id, state)
+    }
+
+    pub fn state(&self, stage: c_int, id: i64) -> Result<*mut c_void, &'static str> {
+        self.of_stage(stage).get(stage, id)
     }
 
     /// Memory of so many bytes, until it is given back or the run ends; null if there is none.

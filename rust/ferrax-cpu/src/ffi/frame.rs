@@ -4,9 +4,9 @@
 
 use std::ffi::{c_int, c_void};
 
+use ferrax_ffi::abi::{self, Attributes, BUFFER, Buffer, CallFrame, Operands, Span, Stage};
 use ferrax_ir::{DType, Result, unsupported};
 
-use super::abi::{self, Attributes, BUFFER, Buffer, CallFrame, Operands, Span, Stage};
 use super::table::empty_frame;
 
 /// An attribute of a call. Numbers are bytes in the machine's order.
@@ -123,8 +123,38 @@ impl Listed {
     }
 }
 
+/// The number of a dtype in frames; `None` for one that the interface has not.
+fn dtype_code(dtype: DType) -> Option<c_int> {
+    Some(match dtype {
+        DType::Bool => 1,
+        DType::I8 => 2,
+        DType::I16 => 3,
+        DType::I32 => 4,
+        DType::I64 => 5,
+        DType::U8 => 6,
+        DType::U16 => 7,
+        DType::U32 => 8,
+        DType::U64 => 9,
+        DType::F16 => 10,
+        DType::F32 => 11,
+        DType::F64 => 12,
+        DType::C64 => 15,
+        DType::BF16 => 16,
+        DType::C128 => 18,
+        DType::F8E5M2 => 19,
+        DType::F8E4M3FN => 20,
+        DType::F8E4M3B11FNUZ => 23,
+        DType::F8E5M2FNUZ => 24,
+        DType::F8E4M3FNUZ => 25,
+        DType::F8E4M3 => 28,
+        DType::F8E3M4 => 29,
+        DType::F8E8M0FNU => 33,
+        _ => return None,
+    })
+}
+
 fn code(dtype: DType) -> Result<c_int> {
-    abi::dtype_code(dtype).ok_or_else(|| {
+    dtype_code(dtype).ok_or_else(|| {
         unsupported!("ffi_call: XLA's interface has no {dtype}; convert to a dtype that it has, as float32")
     })
 }

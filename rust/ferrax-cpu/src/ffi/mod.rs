@@ -6,7 +6,6 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `abi` | the layout of what both sides see |
 //! | `registry` | handlers by name and platform |
 //! | `types` | types of states |
 //! | `context` | what a handler may ask for while it runs |
@@ -14,9 +13,8 @@
 //! | `frame` | a call frame, made once for an executable |
 //! | `call` | the op, and its kernel |
 //!
-//! Source of the interface: `xla/ffi/api/c_api.h` of XLA, versions 0.1 to 0.5, whose layout is public.
+//! The layout of what both sides see is `ferrax_ffi::abi`, versions 0.1 to 0.5.
 
-mod abi;
 mod call;
 mod context;
 mod frame;
@@ -24,8 +22,8 @@ mod registry;
 mod table;
 mod types;
 
-pub use call::FfiCall;
 pub(crate) use call::kernel;
+pub use call::{FfiCall, Order};
 pub use frame::Attribute;
 pub use registry::{Handlers, is_registered, register};
 pub use types::register_type;

@@ -5,9 +5,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+use ferrax_ffi::abi::{self, Handler, METADATA, Metadata, MetadataExtension, Stage};
 use ferrax_ir::{Result, device_error};
 
-use super::abi::{self, Handler, METADATA, Metadata, MetadataExtension, Stage};
 use super::context::take_error;
 use super::table::empty_frame;
 

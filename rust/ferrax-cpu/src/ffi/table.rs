@@ -4,7 +4,8 @@
 use std::ffi::{c_int, c_void};
 use std::mem::{offset_of, size_of};
 
-use super::abi::{self, CallFrame, Stage, Table};
+use ferrax_ffi::abi::{self, CallFrame, Stage, Table};
+
 use super::context::{Context, Failure, Future, error, take_error, text};
 use super::types;
 use crate::pool;
@@ -44,7 +45,7 @@ pub fn api() -> *const Table {
         future_fail,
         run_id,
         device,
-        invoke_extension,
+        find_extension,
         custom_options,
     };
     &raw const TABLE
@@ -67,15 +68,19 @@ pub(super) fn empty_frame(stage: Stage) -> CallFrame {
         stage: stage as i32,
         operands: operands(),
         results: operands(),
-        attributes: abi::Attributes {
-            size: size_of::<abi::Attributes>(),
-            extension: std::ptr::null_mut(),
-            count: 0,
-            kinds: std::ptr::null_mut(),
-            names: std::ptr::null_mut(),
-            items: std::ptr::null_mut(),
-        },
+        attributes: empty_attributes(),
         future: std::ptr::null_mut(),
+    }
+}
+
+const fn empty_attributes() -> abi::Attributes {
+    abi::Attributes {
+        size: size_of::<abi::Attributes>(),
+        extension: std::ptr::null_mut(),
+        count: 0,
+        kinds: std::ptr::null_mut(),
+        names: std::ptr::null_mut(),
+        items: std::ptr::null_mut(),
     }
 }
 
@@ -143,6 +148,7 @@ unsafe extern "C" fn type_register(arguments: *mut c_void) -> *mut c_void {
     let result = unsafe {
         let given = read::<abi::TypeRegister>(arguments);
         let name = std::slice::from_raw_parts(given.name.pointer.cast::<u8>(), given.name.length);
+        // (The size that XLA's headers give ends before `info`, which they set all the same.)
         types::register_type(&String::from_utf8_lossy(name), given.id as usize, given.info as usize)
     };
     match result {
@@ -155,12 +161,36 @@ unsafe extern "C" fn context_get(_: *mut c_void) -> *mut c_void {
     error(NOT_FOUND, "no context was given to the run")
 }
 
-unsafe extern "C" fn state_set(arguments: *mut c_void) -> *mut c_void {
-    // SAFETY: see `read` and `run`.
+/// The state that a call of a handler is about. Handlers from before states had stages pass less, or other
+/// fields in the same place: where a stage should be there is the address of an id, which is none.
+///
+/// # Safety
+/// See [`read`].
+unsafe fn state<'a>(arguments: *mut c_void) -> Result<&'a mut abi::State, *mut c_void> {
+    // SAFETY: the size comes first, whatever follows; the stage is read once the size says that it is there.
     unsafe {
-        let given = read::<abi::State>(arguments);
+        if *arguments.cast::<usize>() >= size_of::<abi::State>() {
+            let given = read::<abi::State>(arguments);
+            if (Stage::Instantiate as c_int..=Stage::Execute as c_int).contains(&given.stage) {
+                return Ok(given);
+            }
+        }
+    }
+    Err(error(
+        UNIMPLEMENTED,
+        "states by stages alone: build the handler with the headers of JAX 0.10 or newer",
+    ))
+}
+
+unsafe extern "C" fn state_set(arguments: *mut c_void) -> *mut c_void {
+    // SAFETY: see `state` and `run`.
+    unsafe {
+        let given = match state(arguments) {
+            Ok(given) => given,
+            Err(error) => return error,
+        };
         let Some(run) = run(given.context) else { return no_run() };
-        if run.states.set(given.stage, *given.id, given.state) {
+        if run.set_state(given.stage, *given.id, given.state) {
             return std::ptr::null_mut();
         }
     }
@@ -168,11 +198,14 @@ unsafe extern "C" fn state_set(arguments: *mut c_void) -> *mut c_void {
 }
 
 unsafe extern "C" fn state_get(arguments: *mut c_void) -> *mut c_void {
-    // SAFETY: see `read` and `run`.
+    // SAFETY: see `state` and `run`.
     unsafe {
-        let given = read::<abi::State>(arguments);
+        let given = match state(arguments) {
+            Ok(given) => given,
+            Err(error) => return error,
+        };
         let Some(run) = run(given.context) else { return no_run() };
-        match run.states.get(given.stage, *given.id) {
+        match run.state(given.stage, *given.id) {
             Ok(state) => {
                 given.state = state;
                 std::ptr::null_mut()
@@ -258,10 +291,17 @@ unsafe extern "C" fn device(arguments: *mut c_void) -> *mut c_void {
     std::ptr::null_mut()
 }
 
-unsafe extern "C" fn invoke_extension(_: *mut c_void) -> *mut c_void {
-    error(UNIMPLEMENTED, "calls have no extensions")
+/// Calls have no extensions: null is found, of whatever kind is asked for.
+unsafe extern "C" fn find_extension(arguments: *mut c_void) -> *mut c_void {
+    // SAFETY: see `read`.
+    unsafe { read::<abi::FindExtension>(arguments).found = std::ptr::null() };
+    std::ptr::null_mut()
 }
 
-unsafe extern "C" fn custom_options(_: *mut c_void) -> *mut c_void {
-    error(UNIMPLEMENTED, "calls have no options")
+/// Runs have no options beside the attributes of their calls.
+unsafe extern "C" fn custom_options(arguments: *mut c_void) -> *mut c_void {
+    static NONE: abi::Attributes = empty_attributes();
+    // SAFETY: see `read`.
+    unsafe { read::<abi::CustomOptions>(arguments).attributes = &raw const NONE };
+    std::ptr::null_mut()
 }

@@ -6,9 +6,8 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
+use ferrax_ffi::abi;
 use ferrax_ir::{Result, device_error};
-
-use super::abi;
 
 /// Deletes a state.
 pub type Deleter = unsafe extern "C" fn(*mut c_void);

@@ -13,6 +13,7 @@ mod conformance;
 mod control;
 mod convolutions;
 mod extension;
+mod ffi;
 mod fft;
 mod fusion;
 mod kernels;

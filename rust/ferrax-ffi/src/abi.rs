@@ -1,16 +1,16 @@
 //! The layout of call frames and of the table of functions, as C sees them.
 //!
 //! Invariant: fields are those of the interface in its order, and `size` is that up to the last field that
-//! the version this library answers for has.
+//! the version of who fills it in has. Source: `xla/ffi/api/c_api.h` of XLA, versions 0.1 to 0.5, whose layout
+//! is public.
 
 use std::ffi::{c_char, c_int, c_void};
 
-use ferrax_ir::DType;
-
-/// The version that the table of functions is of. Handlers built for older ones, from 0.1 on, find
-/// what they know.
+/// The version that all this is of. Handlers built for older ones, from 0.1 on, find what they know.
 pub const MAJOR: c_int = 0;
 pub const MINOR: c_int = 5;
+/// The version that handlers of this crate are built for: states have stages from it on, and JAX 0.10 has it.
+pub const HANDLERS_MINOR: c_int = 3;
 
 #[repr(C)]
 pub struct Extension {
@@ -157,12 +157,14 @@ pub struct Table {
     pub future_fail: Function,
     pub run_id: Function,
     pub device: Function,
-    pub invoke_extension: Function,
+    pub find_extension: Function,
     pub custom_options: Function,
 }
 
 // SAFETY: it holds functions and numbers alone; the pointers are null.
 unsafe impl Sync for Table {}
+// SAFETY: one that is shared is empty, see `table`: its pointers are null.
+unsafe impl Sync for Attributes {}
 
 macro_rules! arguments {
     ($($name:ident { $($field:ident: $ty:ty),* $(,)? })*) => {
@@ -187,36 +189,8 @@ arguments! {
     FutureFail { future: *mut c_void, error: *mut c_void }
     RunId { context: *mut c_void, id: i64 }
     DeviceOrdinal { context: *mut c_void, ordinal: i32 }
-}
-
-/// The number of a dtype in frames; `None` for one that the interface has not.
-pub fn dtype_code(dtype: DType) -> Option<c_int> {
-    Some(match dtype {
-        DType::Bool => 1,
-        DType::I8 => 2,
-        DType::I16 => 3,
-        DType::I32 => 4,
-        DType::I64 => 5,
-        DType::U8 => 6,
-        DType::U16 => 7,
-        DType::U32 => 8,
-        DType::U64 => 9,
-        DType::F16 => 10,
-        DType::F32 => 11,
-        DType::F64 => 12,
-        DType::C64 => 15,
-        DType::BF16 => 16,
-        DType::C128 => 18,
-        DType::F8E5M2 => 19,
-        DType::F8E4M3FN => 20,
-        DType::F8E4M3B11FNUZ => 23,
-        DType::F8E5M2FNUZ => 24,
-        DType::F8E4M3FNUZ => 25,
-        DType::F8E4M3 => 28,
-        DType::F8E3M4 => 29,
-        DType::F8E8M0FNU => 33,
-        _ => return None,
-    })
+    FindExtension { context: *mut c_void, kind: i64, found: *const c_void }
+    CustomOptions { context: *mut c_void, attributes: *const Attributes }
 }
 
 #[cfg(all(test, target_pointer_width = "64"))]
@@ -233,5 +207,6 @@ mod tests {
         assert_eq!(std::mem::offset_of!(Table, error_create), 48);
         assert_eq!(size_of::<Table>(), 48 + 20 * 8);
         assert_eq!(size_of::<State>(), 48);
+        assert_eq!((size_of::<FindExtension>(), size_of::<CustomOptions>()), (40, 32));
     }
 }
