@@ -232,7 +232,7 @@ _FLAGS = (
     ("jax_compilation_cache_expect_pgle", parse_bool, False, _OF_JAX),
     ("jax_compilation_cache_include_metadata_in_key", parse_bool, False, _OF_JAX),
     ("jax_hlo_source_file_canonicalization_regex", parse_string, None, _OF_JAX),
-    ("jax_memory_fitting_level", Choice("UNKNOWN", "O0", "O1", "O2", "O3"), "UNKNOWN", _OF_JAX),
+    ("jax_memory_fitting_level", Choice("UNKNOWN", "O0", "O1", "O2", "O3"), "O2", _OF_JAX),
     ("jax_remove_custom_partitioning_ptr_from_cache_key", parse_bool, False, _OF_JAX),
     ("jax_share_binary_between_hosts", parse_bool, False, _OF_JAX),
     ("jax_threefry_gpu_kernel_lowering", parse_bool, False, _OF_JAX),

@@ -66,7 +66,7 @@ FIXED = {
     "jax_compilation_cache_include_metadata_in_key": (
         (False,), "programs are found on disk by what they compute, whichever lines they are from"),
     "jax_hlo_source_file_canonicalization_regex": ((None,), "operations know files by their full names"),
-    "jax_memory_fitting_level": (("UNKNOWN",), _COMPILER),
+    "jax_memory_fitting_level": (("O2",), _COMPILER),
     "jax_remove_custom_partitioning_ptr_from_cache_key": ((False, True), "keys hold no pointers"),
     "jax_share_binary_between_hosts": ((False,), "each process compiles, or reads the cache on disk"),
     "jax_threefry_gpu_kernel_lowering": ((False, True), "the bits are the same in any case"),
