@@ -7,7 +7,7 @@ import test_custom_batching as batching
 import test_custom_jvp as forward
 import test_custom_solves as solves
 import test_custom_vjp as reverse
-from oracle import FERRAX as S
+from oracle import FERRAX as S, JAX
 
 import ferrax
 import ferrax.numpy as jnp
@@ -270,3 +270,43 @@ def test_functions_of_the_package_are_exported_as_they_are():
     np.testing.assert_array_equal(exported.call(VECTOR), jnp.sin(VECTOR))
     with pytest.raises(ValueError, match=r"pass jit\(f\)"):
         export.export(lambda x: x)
+
+
+def test_derivatives_with_integers():
+    """Cotangents of integers are arrays of dtype float0, in files too."""
+
+    def f(n, x):
+        return 2 * n.T, x.T * x.T * n.sum()
+
+    n, x = np.arange(6, dtype=np.int32).reshape(2, 3), np.arange(12, dtype=np.float32).reshape(3, 4)
+    nothing = np.zeros((3, 2), ferrax.dtypes.float0)
+    given = (n, x, nothing, np.ones((4, 3), np.float32))
+    theirs = JAX.jax.export.export(JAX.jax.jit(f))(n, x).vjp()
+    ours = export.export(ferrax.jit(f))(n, x).vjp()
+    for exported in (ours, export.deserialize(ours.serialize())):
+        for side in ("in_avals", "out_avals"):
+            kinds = [(str(a.dtype), a.shape) for a in getattr(exported, side)]
+            assert kinds == [(str(a.dtype), a.shape) for a in getattr(theirs, side)]
+        first, second = exported.call(*given)
+        assert first.dtype == ferrax.dtypes.float0 and first.shape == (2, 3)
+        np.testing.assert_allclose(second, theirs.call(*given)[1], rtol=1e-6)
+        with pytest.raises(ValueError, match="pytree structure"):
+            exported.call(n, x, np.zeros((3, 2), np.float32), given[3])
+    again = (*given, np.zeros((2, 3), ferrax.dtypes.float0), np.ones((3, 4), np.float32))
+    for mine, wanted in zip(ours.vjp().call(*again), theirs.vjp().call(*again), strict=True):
+        assert (str(mine.dtype), mine.shape) == (str(wanted.dtype), wanted.shape)
+        if mine.dtype != ferrax.dtypes.float0:
+            np.testing.assert_allclose(mine, wanted, rtol=1e-6)
+
+
+def test_functions_that_give_arguments_up():
+    gives = ferrax.jit(lambda x: x * 2, donate_argnums=0)
+    for platforms in (None, ["cpu", "tpu"], ["nowhere"]):
+        exported = export.export(gives, platforms=platforms)(VECTOR)
+        x = jnp.asarray(VECTOR)
+        if exported.platforms != ("nowhere",):
+            check(ferrax.jit(lambda x, f=exported.call: f(x) + x)(x), VECTOR * 3)
+            assert not x.is_deleted()
+    for jax in (ferrax, JAX.jax):
+        with pytest.raises(NotImplementedError):
+            jax.export.export(jax.jit(lambda x: x * 2, donate_argnums=0), platforms=["cpu", "nowhere"])(VECTOR)

@@ -196,6 +196,35 @@ def test_elsewhere(S, name):
     return ELSEWHERE[name](S)
 
 
+# Functions of arrays of dtype float0, which the pullback of a function of integers is.
+AT_NONE = {
+    "vjp": lambda S, f, x: (lambda out, pull: (out, pull(out)))(*S.jax.vjp(f, x, none((3,)))),
+    "vjp, a tree": lambda S, f, x: S.jax.vjp(lambda d: f(d["x"], d["n"]), {"n": none((3,)), "x": x})[1](f(x, none((3,)))),
+    "jvp": lambda S, f, x: S.jax.jvp(f, (x, none((3,))), (x, none((3,)))),
+    "linearize": lambda S, f, x: S.jax.linearize(f, x, none((3,)))[1](x, none((3,))),
+    "twice": lambda S, f, x: S.jax.vjp(S.jax.vjp(total, x, S.jnp.arange(3))[1], S.jnp.float32(2))[1]((x, none((3,)))),
+}
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("name", AT_NONE)
+@same
+def test_at_arrays_without_values(S, name, jitted):
+    def f(x, n):
+        assert n.dtype == FLOAT0
+        return S.jnp.sin(x), n
+
+    call = lambda x: AT_NONE[name](S, f, x)  # noqa: E731
+    return (S.jax.jit(call) if jitted else call)(S.jnp.arange(3.0))
+
+
+def test_tangents_of_arrays_without_values():
+    with pytest.raises(TypeError):
+        ferrax.jvp(lambda n: n, (none((3,)),), (jnp.ones(3),))
+    with pytest.raises((TypeError, ValueError)):
+        ferrax.jvp(lambda n: n, (none((3,)),), (none((4,)),))
+
+
 def test_elements_of_a_scan():
     # JAX does not compile this.
     _, (ys, n) = ferrax.lax.scan(lambda c, x: (c, x), 0.0, (jnp.ones(3), none((3, 2))))

@@ -250,12 +250,17 @@ def test_stages_refuse_options():
     lowered = ferrax.jit(double).lower(1.0)
     for call in (
         lambda: lowered.compile({"nonsense": 1}),
-        lambda: ferrax.jit(double).trace(1.0).lower(lowering_platforms=("tpu",)),
+        lambda: ferrax.jit(double).trace(1.0).lower(lowering_platforms=("tpu",)).compile(),
+        lambda: ferrax.jit(double).trace(1.0).lower(lowering_platforms=()),
         lambda: lowered.as_text("hlo"),
     ):
         with pytest.raises((JaxRuntimeError, ValueError)):
             call()
-    assert ferrax.jit(double).trace(1.0).lower(lowering_platforms=("cpu",)).compile()(2.0) == 4.0
+    with pytest.raises(TypeError, match="sequence of names"):
+        ferrax.jit(double).trace(1.0).lower(lowering_platforms="cpu")
+    for platforms in (("cpu",), ("tpu", "cpu"), ["cpu", "cuda"]):
+        assert ferrax.jit(double).trace(1.0).lower(lowering_platforms=platforms).compile()(2.0) == 4.0
+    assert "mul" in ferrax.jit(double).trace(1.0).lower(lowering_platforms=("tpu",)).as_text()
 
 
 def positional_only(x, /, y):

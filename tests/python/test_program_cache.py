@@ -324,3 +324,28 @@ def test_default_folder(tmp_path):
     assert default(HOME=str(tmp_path)) == [f"{tmp_path}/.cache/ferrax"] * 2
     assert default(JAX_COMPILATION_CACHE_DIR="/z") == ["/z"] * 2
     assert default(FERRAX_ENABLE_COMPILATION_CACHE="0", HOME=str(tmp_path))[1] == "None"
+
+
+def test_events_and_logs(folder, caplog):
+    seen = []
+    ferrax.monitoring.register_event_listener(lambda event, **_: seen.append(event))
+    ferrax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: seen.append(event))
+    try:
+        with ferrax._src.base.config.explain_cache_misses(True), ferrax.log_compiles():
+            told = []
+            for _ in range(2):
+                run(chain(5.0), X)
+                told.append([event.rpartition("/")[2] for event in seen if "compilation_cache" in event])
+                seen.clear()
+            assert told[0] == ["tasks_using_cache", "compile_requests_use_cache", "cache_misses"]
+            assert told[1] == ["compile_requests_use_cache", "cache_hits", "cache_retrieval_time_sec"]
+            texts = [record.getMessage() for record in caplog.records]
+            assert sum("has no equal program" in text for text in texts) == 1
+            assert sum(text.endswith(", from the cache on disk.") for text in texts) == 1
+        ferrax.config.update("jax_enable_compilation_cache", False)
+        compilation_cache.reset_cache()
+        run(chain(6.0), X)
+        run(chain(7.0), X)
+        assert [event for event in seen if "cache" in event] == ["/jax/compilation_cache/task_disabled_cache"]
+    finally:
+        ferrax.monitoring.clear_event_listeners()

@@ -6,6 +6,7 @@ from oracle import FERRAX, JAX
 
 import ferrax
 import ferrax.numpy as jnp
+from ferrax.experimental import serialize_executable
 
 X = np.ones((8, 16), np.float32)
 
@@ -65,3 +66,44 @@ def test_kernels_as_text():
     text = ferrax.jit(lambda x: ferrax.nn.softmax(x) @ x.T).lower(X).compile().as_text()
     assert text.count("\n  run on ") == 3
     assert "call dot_general" in text and "accumulate" in text
+
+
+def test_arguments_that_are_given_up_become_results():
+    jitted = ferrax.jit(lambda s, x: ({"w": s["w"] + x, "n": s["n"] + 1}, x[0, 0]), donate_argnums=0)
+    shapes = ferrax.eval_shape(lambda: {"w": jnp.zeros((64, 32)), "n": jnp.int32(0)})
+    compiled = jitted.lower(shapes, jnp.ones((64, 32))).compile()
+    loaded = serialize_executable.deserialize_and_load(*serialize_executable.serialize(compiled))
+    for function in (compiled, loaded):
+        memory = function.memory_analysis()
+        assert memory.alias_size_in_bytes >= 64 * 32 * 4
+        arguments = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
+        assert memory.peak_memory_in_bytes == arguments + memory.temp_size_in_bytes
+        state, x = {"w": jnp.zeros((64, 32)), "n": jnp.int32(0)}, jnp.ones((64, 32))
+        where = state["w"].unsafe_buffer_pointer()
+        new, _ = function(state, x)
+        assert new["w"].unsafe_buffer_pointer() == where and new["w"][3, 4] == 1 and new["n"] == 1
+        assert state["w"].is_deleted() and state["n"].is_deleted() and not x.is_deleted()
+        with pytest.raises(RuntimeError, match="deleted"):
+            function(state, x)
+        assert function(new, x)[0]["n"] == 2
+
+
+def test_arguments_that_are_given_up_where_they_were_put():
+    mesh = ferrax.make_mesh((1,), ("i",))
+    rows = ferrax.NamedSharding(mesh, ferrax.P("i"))
+    compiled = ferrax.jit(lambda x: x * 2, donate_argnums=0, in_shardings=rows, out_shardings=rows).lower(X).compile()
+    x = ferrax.device_put(X, rows)
+    assert compiled(x).sharding == rows and x.is_deleted()
+    compiled(X)  # NumPy's arrays stay
+    np.testing.assert_array_equal(X, 1)
+
+
+def test_numbers_have_the_kind_that_was_compiled_for():
+    def compiled(S):
+        return S.jax.jit(lambda x, n: x * n).lower(2.0, 3).compile()
+
+    for S in (FERRAX, JAX):
+        assert float(compiled(S)(0.5, 4)) == 2
+        for wrong in ((0.5, 1.5), (1, 4), (1j, 4), (True, 4)):
+            with pytest.raises(TypeError):
+                compiled(S)(*wrong)

@@ -60,6 +60,17 @@ FIXED = {
     "jax_enable_pgle": ((False,), _COMPILER),
     "jax_use_magma": (("auto", "off"), _ONE_CPU),
     "jax_use_direct_linearize": ((True,), "there is one way to linearise"),
+    "jax_compilation_cache_check_contents": (
+        (False,), "programs are compiled or read from disk, not both; what is read is checked by its checksum"),
+    "jax_compilation_cache_expect_pgle": ((False,), _COMPILER),
+    "jax_compilation_cache_include_metadata_in_key": (
+        (False,), "programs are found on disk by what they compute, whichever lines they are from"),
+    "jax_hlo_source_file_canonicalization_regex": ((None,), "operations know files by their full names"),
+    "jax_memory_fitting_level": (("O2",), _COMPILER),
+    "jax_remove_custom_partitioning_ptr_from_cache_key": ((False, True), "keys hold no pointers"),
+    "jax_share_binary_between_hosts": ((False,), "each process compiles, or reads the cache on disk"),
+    "jax_threefry_gpu_kernel_lowering": ((False, True), "the bits are the same in any case"),
+    "jax_xla_profile_version": ((0,), _COMPILER),
     # Flags of JAX 0.12.
     "jax_accurate_erf_inv": ((False, True), "erf_inv is accurate"),
     "jax_custom_jvp3": ((False,), "there is one way to differentiate functions with rules"),

@@ -50,9 +50,9 @@ def on_change(function: Callable[[], None]) -> None:
     _on_change.append(function)
 
 
-def timed() -> bool:
-    """Whether somebody listens to what has a time."""
-    return bool(_durations or _spans or _scalars)
+def heard() -> bool:
+    """Whether somebody listens."""
+    return bool(_events or _durations or _spans or _scalars)
 
 
 def _changed() -> None:
@@ -137,6 +137,10 @@ def record_elapsed(event: str, seconds: float, fun_name: str) -> None:
 def register_event_listener(callback: EventListener) -> None:
     """Has `callback(event, **metadata)` called by each `record_event`.
 
+    ferrax records events of the cache of compiled programs on disk, when one was asked for: their names begin with
+    "/jax/compilation_cache/" and end with "compile_requests_use_cache", "cache_hits", "cache_misses" and, once,
+    "tasks_using_cache" or "task_disabled_cache".
+
     Example:
         >>> seen = []
         >>> listener = lambda event, **metadata: seen.append((event, metadata))
@@ -148,15 +152,17 @@ def register_event_listener(callback: EventListener) -> None:
     """
     global _events
     _events = (*_events, callback)
+    _changed()
 
 
 def register_event_duration_secs_listener(callback: DurationListener) -> None:
     """Has `callback(event, seconds, **metadata)` called by each `record_event_duration_secs`.
 
-    ferrax records two events itself, with the function's name as `fun_name`:
+    ferrax records these events itself. With the function's name as `fun_name`:
     "/jax/core/compile/jaxpr_trace_duration" when `jit` has traced a function and
     "/jax/core/compile/backend_compile_duration" when a program was compiled. They are recorded as
-    time spans, and their beginnings as scalars, too.
+    time spans, and their beginnings as scalars, too. Without metadata:
+    "/jax/compilation_cache/cache_retrieval_time_sec" when a program was found on disk.
 
     Example:
         >>> compiled = []
@@ -216,6 +222,7 @@ def unregister_event_listener(callback: EventListener) -> None:
     """
     global _events
     _events = _without(_events, callback)
+    _changed()
 
 
 def unregister_event_duration_listener(callback: DurationListener) -> None:

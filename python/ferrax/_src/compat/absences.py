@@ -52,9 +52,12 @@ INSTEAD = {
     "jax.experimental.EArray": "arrays are of dtypes that ferrax knows",
     "jax.experimental.primal_tangent_dtype": "tangents have the dtype of what they are of; "
     "jax.custom_jvp and jax.custom_vjp may compute with another",
-    "jax.export.symbolic_shape": "shapes are known when a function is exported: export it for each of them",
-    "jax.export.symbolic_args_specs": "shapes are known when a function is exported: export it for each of them",
-    "jax.export.SymbolicScope": "shapes are known when a function is exported: export it for each of them",
+    "jax.extend.lowering": "programs are compiled by ferrax itself; jax.ffi adds functions of other languages",
+    "jax.extend.mlir": "programs are not MLIR; jax.make_jaxpr and jax.jit(f).lower(x).as_text() show them",
+    "jax.extend.pallas": "kernels are compiled by ferrax itself; use jax.experimental.pallas",
+    "jax.extend.sharding": "shardings are not XLA's; use jax.sharding.NamedSharding",
+    "jax.extend.xla": "programs are compiled by ferrax itself, not by XLA",
+    "jax.tools": "programs are not XLA's; jax.export saves compiled functions",
 }  # fmt: skip
 
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]

@@ -17,7 +17,7 @@ def is_float0(leaf) -> bool:
     return isinstance(leaf, np.ndarray) and leaf.dtype == dtypes.float0
 
 
-class _Shape:
+class Hidden:
     """Stands for an array of dtype float0."""
 
     __slots__ = ("shape",)
@@ -30,7 +30,7 @@ class _Shape:
 
 
 tree_util.register_pytree_node(
-    _Shape, lambda node: ((), node.shape), lambda shape, _: np.zeros(shape, dtypes.float0)
+    Hidden, lambda node: ((), node.shape), lambda shape, _: np.zeros(shape, dtypes.float0)
 )
 
 
@@ -45,7 +45,19 @@ def hide(tree):
     """The tree with nodes without leaves for its arrays of dtype float0."""
     if not _any(tree_util.tree_leaves(tree)):
         return tree
-    return tree_util.tree_map(lambda leaf: _Shape(leaf.shape) if is_float0(leaf) else leaf, tree)
+    return tree_util.tree_map(lambda leaf: Hidden(leaf.shape) if is_float0(leaf) else leaf, tree)
+
+
+def hide_where(tree, point):
+    """As `hide`, of those places alone where `point`, a tree of the same structure, has such arrays."""
+    leaves, treedef = tree_util.tree_flatten(point)
+    if not _any(leaves):
+        return tree
+    moved, moved_tree = tree_util.tree_flatten(tree)
+    if moved_tree != treedef:
+        return tree
+    pairs = zip(leaves, moved)
+    return treedef.unflatten([Hidden(y.shape) if is_float0(x) and is_float0(y) else y for x, y in pairs])
 
 
 def show(tree):

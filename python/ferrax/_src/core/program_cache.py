@@ -12,7 +12,7 @@ import warnings
 from typing import NamedTuple
 
 from ferrax import _core
-from ferrax._src.base import errors, flags
+from ferrax._src.base import errors, flags, monitoring
 from ferrax._src.base.errors import user_stacklevel
 
 _DIR, _ENABLE, _MOST = (
@@ -60,6 +60,39 @@ def _on_flag(name, value, process_wide) -> None:
 
 _told: set[str] = set()
 _lock = threading.Lock()
+
+# Events by JAX's names, of which programs that were found, or not, are counted; whether the first was recorded that
+# says if this process uses the cache; and what the counts were when events were last recorded.
+_EVENTS = "/jax/compilation_cache/"
+_task_told = False
+_recorded = (0, 0)
+
+
+def record_events(seconds: float) -> bool | None:
+    """Records the events of what was compiled since it was last asked, the last of it in so many seconds. Whether all
+    of it was found on disk; None where nothing was looked for."""
+    global _task_told, _recorded
+    enabled = bool(flags.states[_ENABLE].value)
+    uses = enabled and bool(flags.states[_DIR].value)
+    with _lock:
+        first, _task_told = not _task_told and (uses or not enabled), _task_told or uses or not enabled
+        before, _recorded = _recorded, _core.program_cache_counts()[:2]
+        hits, misses = (now - old for now, old in zip(_recorded, before))
+    if first:
+        monitoring.record_event(_EVENTS + ("tasks_using_cache" if uses else "task_disabled_cache"))
+    for event, count in (("compile_requests_use_cache", hits + misses), ("cache_hits", hits), ("cache_misses", misses)):
+        for _ in range(count):
+            monitoring.record_event(_EVENTS + event)
+    if hits and not misses:
+        monitoring.record_event_duration_secs(_EVENTS + "cache_retrieval_time_sec", seconds)
+    return not misses if hits or misses else None
+
+
+def begin_events() -> None:
+    """What was compiled before somebody listens is none of their business."""
+    global _recorded
+    with _lock:
+        _recorded = _core.program_cache_counts()[:2]
 
 
 def problem(text: str) -> None:
@@ -132,14 +165,17 @@ def set_cache_dir(path: str | os.PathLike[str] | None) -> None:
 
 
 def reset_cache() -> None:
-    """Forgets what this process knows of the folder, and which problems it told; files stay.
+    """Forgets what this process knows of the folder, and which problems and events it told; files stay.
 
     >>> from ferrax.experimental.compilation_cache import compilation_cache
     >>> compilation_cache.reset_cache()
     """
+    global _task_told
     with _lock:
         _told.clear()
+        _task_told = False
     _tell(True)
 
 
 flags.on_flag_change(_on_flag)
+monitoring.on_change(begin_events)

@@ -110,7 +110,7 @@ def _bits(read, of_thread: bool) -> int:
 
     bits = (1 << bit for bit, (name, on) in enumerate(_CHECKS) if value(name) in on)
     elsewhere = _ELSEWHERE if _default_place(read, of_thread) else 0
-    traces = log.details() or monitoring.timed() or value("jax_explain_cache_misses")
+    traces = log.details() or monitoring.heard() or value("jax_explain_cache_misses")
     return sum(bits) | (_LOG_COMPILES if traces else 0) | elsewhere
 
 

@@ -23,7 +23,7 @@ from ferrax._src.core.devices import Client, Device, devices
 from ferrax._src.core.mesh import AxisType, Mesh
 from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.sharding import NamedSharding, SingleDeviceSharding
-from ferrax._src.transforms import placed_programs, stages
+from ferrax._src.transforms import stages
 from ferrax._src.tree.tree_util import PyTreeDef
 
 __all__ = ["deserialize_and_load", "serialize"]
@@ -116,11 +116,10 @@ def deserialize_and_load(
     if orders:
         assert stages.permuted_program is not None
         program = stages.permuted_program(program, *orders)
-    with placed_programs.whole():
-        program.compile()
     compiled = stages.Compiled(program, [], in_tree, out_tree, donated, None, name)
     compiled._typed, compiled._shardings, compiled._orders = typed, shardings, orders
     compiled._no_kwargs = bool(described.get("no_kwargs"))
+    compiled._make()
     return compiled
 
 

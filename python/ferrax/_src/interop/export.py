@@ -17,7 +17,7 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import config, dtypes
-from ferrax._src.core import api_util
+from ferrax._src.core import api_util, float0
 from ferrax._src.core.avals import ShapeDtypeStruct
 from ferrax._src.dims.expressions import is_symbolic_dim
 from ferrax._src.dims.scope import SymbolicScope
@@ -33,6 +33,8 @@ minimum_supported_calling_convention_version = 9
 maximum_supported_calling_convention_version = 10
 # The meaning of the JSON text, not of the file around it.
 _FORMAT = 1
+# Where JAX's functions can give arguments up.
+_DONATING = frozenset(("cpu", "cuda", "gpu", "neuron", "rocm", "tpu"))
 
 
 class DisabledSafetyCheck:
@@ -84,7 +86,8 @@ class Exported:
     Attributes:
         fun_name: the function's name.
         in_tree, out_tree: pytrees of `(args, kwargs)` and of the result.
-        in_avals, out_avals: the leaves' types, in order.
+        in_avals, out_avals: the leaves' types, in order. Those of dtype float0 are shapes in the trees, of which the
+            program knows nothing.
         platforms: what it was exported for.
         disabled_safety_checks: checks left out.
         nr_devices: 1.
@@ -115,8 +118,9 @@ class Exported:
         if program.is_symbolic and scope is None:
             scope = scope_of(in_types + out_types)
         self._scope = scope
-        self.in_avals = tuple(aval_of(ty, scope) for ty in in_types)
-        self.out_avals = tuple(aval_of(ty, scope) for ty in out_types)
+        self._types = tuple(aval_of(ty, scope) for ty in in_types)
+        self.in_avals = _with_float0(in_tree, self._types)
+        self.out_avals = _with_float0(out_tree, [aval_of(ty, scope) for ty in out_types])
         self._sizes = None if scope is None else SizesOfCalls(program, self._places())
         self.platforms = tuple(platforms)
         self.disabled_safety_checks = tuple(disabled_safety_checks)
@@ -137,6 +141,14 @@ class Exported:
     @property
     def out_shardings_hlo(self) -> tuple[None, ...]:
         return (None,) * len(self.out_avals)
+
+    def in_shardings_jax(self, mesh: Any) -> tuple[None, ...]:
+        """The shardings of the arguments over a `mesh`: None for each, for files say nothing of where arrays are."""
+        return self.in_shardings_hlo
+
+    def out_shardings_jax(self, mesh: Any) -> tuple[None, ...]:
+        """As `in_shardings_jax`, of the results."""
+        return self.out_shardings_hlo
 
     @property
     def module_kept_var_idx(self) -> tuple[int, ...]:
@@ -162,11 +174,12 @@ class Exported:
 
         Errors: ValueError for other arguments, or if it was exported for other platforms.
         """
-        leaves, tree = tree_util.tree_flatten((args, kwargs))
+        plain, given = len(self.in_avals) == len(self._types), (args, kwargs)
+        leaves, tree = tree_util.tree_flatten(given) if plain else float0.flatten(given)
         if tree != self.in_tree:
             raise ValueError(self._tree_message(tree))
         got = [core.typeof(leaf) for leaf in leaves]
-        for index, (aval, expected) in enumerate(zip(got, self.in_avals)):
+        for index, (aval, expected) in enumerate(zip(got, self._types)):
             self._check_leaf(index, aval, expected)
         program = self._program if self._sizes is None else self._sizes.program([aval.shape for aval in got])
         platform = default_export_platform()
@@ -197,9 +210,8 @@ class Exported:
 
     def _places(self):
         """What messages call each argument, and its shape."""
-        leaves = tree_util.tree_leaves_with_path(tree_util.with_placeholders(self.in_tree))
-        names = [("args", "kwargs")[path[0].idx] + tree_util.keystr(path[1:]) for path, _ in leaves]
-        return [(name, aval.shape) for name, aval in zip(names, self.in_avals)]
+        names = [("args", "kwargs")[path[0].idx] + tree_util.keystr(path[1:]) for path in _paths(self.in_tree)]
+        return [(name, aval.shape) for name, aval in zip(names, self._types)]
 
     def _check_leaf(self, index, got, expected):
         if got.shape == expected.shape and got.dtype == expected.dtype:
@@ -230,26 +242,39 @@ class Exported:
 
     def vjp(self) -> Exported:
         """The reverse-mode derivative: from the flat arguments and the flat cotangents of the
-        results to the flat cotangents of the arguments.
+        results to the flat cotangents of the arguments. Those of integers are of dtype float0.
 
-        Errors: NotImplementedError where an argument or result is not of floats.
+        Errors: NotImplementedError for arguments or results of integers whose sizes are symbolic.
+
+        >>> exported = ferrax.export.export(ferrax.jit(lambda n, x: n * x))(jnp.int32(3), jnp.float32(2))
+        >>> exported.vjp().call(jnp.int32(3), jnp.float32(2), jnp.float32(1))[1]
+        Array(3., dtype=float32)
         """
         count = len(self.in_avals)
-        avals = self.in_avals + self.out_avals
-        if not all(dtypes.issubdtype(aval.dtype, np.inexact) for aval in avals):
+        cotangents = [
+            a if dtypes.has_tangent(a.dtype) else core.ShapedArray(a.shape, dtypes.float0) for a in self.out_avals
+        ]
+        avals = [*self.in_avals, *cotangents]
+        if self._sizes is not None and not all(dtypes.has_tangent(aval.dtype) for aval in avals):
             raise NotImplementedError(
-                f"vjp of the exported {self.fun_name}: arguments and results must be floats, for "
-                f"there are no arrays of float0; apply ferrax.vjp to `call` instead"
+                f"vjp of the exported {self.fun_name}: arguments and results of symbolic sizes must be floats, for "
+                f"there are no arrays of float0 of such sizes; apply ferrax.vjp to `call` instead"
             )
 
         def fun_vjp(*args):
             def flat(*leaves):
-                return tuple(_core.call_program(self._program, list(leaves)))
+                results = _core.call_program(self._program, [x for x in leaves if not float0.is_float0(x)])
+                return tuple(tree_util.tree_leaves(self.out_tree.unflatten(results)))
 
             _, pullback = vjp(flat, *args[:count])
             return pullback(args[count:])
 
-        specs = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
+        specs = [
+            np.zeros(a.shape, a.dtype)
+            if a.dtype == dtypes.float0
+            else ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
+            for a in avals
+        ]
         fun_vjp.__name__ = fun_vjp.__qualname__ = f"{self.fun_name}_vjp"
         make = export(
             jit(fun_vjp), platforms=self.platforms, disabled_checks=self.disabled_safety_checks
@@ -299,11 +324,12 @@ def export(
         fun_jit: the result of `jit`, or a function of ferrax's own. Its static arguments become
             part of what is exported.
         platforms: where the result may be called; by default on this machine's. Programs are the
-            same for all platforms.
+            same for all platforms. Calls of the result give no arguments up.
         disabled_checks: see `DisabledSafetyCheck`.
 
     The arguments are arrays or anything with shape and dtype. Errors: ValueError if `fun_jit` is
-    not jitted, or closes over values that are being traced.
+    not jitted, or closes over values that are being traced; NotImplementedError if it gives arguments
+    up, which some of the platforms do not know.
 
     Example:
         >>> argument = ferrax.ShapeDtypeStruct((3,), jnp.float32)
@@ -329,7 +355,9 @@ def export(
     def do_export(*args, **kwargs) -> Exported:
         version = _calling_convention(config.export_calling_convention_version.value)
         check_one_scope(fun_jit, args, kwargs)
-        program, captured, in_tree, out_tree, _, refs = fun_jit._traced(*args, **kwargs)
+        program, captured, in_tree, out_tree, donated, refs = fun_jit._traced(*args, **kwargs)
+        if any(donated or ()):
+            _check_donation(fun_jit._function_name, platforms or ())
         if refs is not None:
             raise ValueError(
                 f"export: {api_util.fun_place(fun_jit)} uses mutable arrays, which a file cannot "
@@ -369,9 +397,33 @@ def _calling_convention(version):
     return version
 
 
-def _names(top, tree):
+def _check_donation(name: str, platforms: Sequence[str]) -> None:
+    """Errors: NotImplementedError where arguments could be given up on some of the platforms only."""
+    unknown = [platform for platform in platforms if platform not in _DONATING]
+    if unknown and len(unknown) < len(platforms):
+        raise NotImplementedError(
+            f"export: {name} gives up arguments, which the platforms {unknown} do not know and others do: export it "
+            "for those apart, or without donate_argnums"
+        )
+
+
+def _with_float0(tree, avals) -> tuple[Any, ...]:
+    """The types of all leaves, where programs know of those that are not of dtype float0."""
+    known = iter(avals)
+    leaves = tree_util.tree_leaves(tree_util.with_placeholders(tree))
+    return tuple([
+        core.ShapedArray(x.shape, dtypes.float0) if float0.is_float0(x) else next(known) for x in leaves
+    ])  # fmt: skip
+
+
+def _paths(tree):
+    """Where the leaves are that programs know of."""
     leaves = tree_util.tree_leaves_with_path(tree_util.with_placeholders(tree))
-    return [top + tree_util.keystr(path) for path, _ in leaves]
+    return [path for path, x in leaves if not float0.is_float0(x)]
+
+
+def _names(top, tree):
+    return [top + tree_util.keystr(path) for path in _paths(tree)]
 
 
 def _input_names(fun_jit, args, kwargs, in_tree):
@@ -521,6 +573,8 @@ def _write_tree(tree):
                     f"{key!r} of type {type(key).__name__}. Rename it, or pass a list."
                 )
         return {"dict": dict(zip(auxiliary, children))}
+    if kind is float0.Hidden:
+        return {"float0": list(auxiliary)}
     if kind not in _written_types:
         raise ValueError(
             f"serialize: the type {kind} has no serialized form. Use "
@@ -550,6 +604,10 @@ def _read_tree(data):
     if kind == "dict":
         keys = sorted(content)
         return _node(dict, keys, [content[key] for key in keys])
+    if kind == "float0":
+        if not all(isinstance(size, int) and size >= 0 for size in content):
+            raise ValueError(f"this saved program has an array of dtype float0 and the shape {content!r}")
+        return _node(float0.Hidden, tuple(content), [])
     if kind != "custom":
         raise ValueError(f"this saved program has a container of the unknown kind {kind!r}")
     name, described, children = content

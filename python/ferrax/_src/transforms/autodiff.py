@@ -155,6 +155,7 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
 
 
 def _jvp(fun, primals, tangents, has_aux):
+    primals, tangents = float0.hide(primals), float0.hide_where(tangents, primals)
     leaves, tree = tree_util.tree_flatten(primals)
     tangent_leaves, tangent_tree = tree_util.tree_flatten(tangents)
     reject_refs(leaves)
@@ -163,7 +164,7 @@ def _jvp(fun, primals, tangents, has_aux):
     tangent_leaves = checks.check_tangents("jvp", types, tangent_leaves, tree, tangent_tree)
     by_value = orders.by_value
     arrays, program, captured, flat = trace(
-        fun, tree.unflatten(arrays), None, has_aux, forward=True
+        fun, float0.hide(tree.unflatten(arrays)), None, has_aux, forward=True
     )
     nonzero = [dtypes.has_tangent(a.dtype) for a in arrays]
     given = [t for t, flag in zip(tangent_leaves, nonzero) if flag]
@@ -235,6 +236,7 @@ def _at_a_point(transform, moved, fun, primals, has_aux):
 
 
 def _linearize(fun, primals, has_aux):
+    primals = float0.hide(primals)
     point = Linearized(fun, primals, has_aux, pushes=True)
     out, aux, residuals = point.take()
     f_jvp = tree_util.Partial(_Push(point, tree_util.tree_structure(primals)), residuals)
@@ -257,7 +259,7 @@ class _Push:
 
     @boundary
     def __call__(self, residuals, *tangents):
-        leaves, tree = tree_util.tree_flatten(tangents)
+        leaves, tree = float0.flatten_as(tangents, self.tree)
         checked = checks.check_tangents(
             "linearized function", self.point.in_types, leaves, self.tree, tree, ValueError
         )
@@ -325,6 +327,8 @@ def vjp(
 
 
 def _vjp(fun, primals, has_aux):
+    # Arrays of dtype float0 are none of the program's inputs; their cotangents have their shapes.
+    primals = float0.hide(primals)
     point = Linearized(fun, primals, has_aux)
     out, aux, residuals = point.take()
     f_vjp = VJP(_Pull(point, tree_util.tree_structure(primals), residuals), residuals)

@@ -12,6 +12,7 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import errors
+from ferrax._src.core import primitives
 from ferrax._src.core.avals import ShapeDtypeStruct
 from ferrax._src.core.global_array import GlobalArray
 from ferrax._src.core.jaxpr import ClosedJaxpr, jaxprs_in_params
@@ -31,6 +32,19 @@ from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing import abstract_values
 from ferrax._src.transforms import disassembly, memory_plan, placed_programs, written_out
 from ferrax._src.tree import tree_util
+
+
+def giving_up(program: Any, numbers: list[int], name: str) -> tuple[Any, Any]:
+    """The program as it is compiled, and a function of its inputs that runs it and takes the memory of these of them,
+    as jitted functions do."""
+
+    def run(*data):
+        return primitives.apply_program(program, data)
+
+    jitted = _core.PjitFunction(run, name, [], [], numbers, [], True, None, _core.JitCache())
+    jitted._options = ((), ()), (tuple(numbers), ()), True, None
+    types = [ShapeDtypeStruct(ty[0], ty[1], weak_type=ty[2]) for ty in program.in_types]
+    return jitted._traced(*types)[0], jitted
 
 
 def check_compiler_options(options) -> None:
@@ -235,14 +249,21 @@ class Traced(_Stage):
         return ShapeDtypeStruct(ty[0], ty[1], sharding=where, weak_type=ty[2])
 
     def lower(self, *, lowering_platforms: Any = None, _private_parameters: Any = None) -> Lowered:
-        """The next stage. `lowering_platforms` is None or names the CPU, the only platform."""
-        if lowering_platforms is not None and tuple(lowering_platforms) != ("cpu",):
-            raise ValueError(
-                f"lowering_platforms must be None or ('cpu',), got {lowering_platforms!r}"
-            )
+        """The next stage.
+
+        `lowering_platforms`: None, or the names of platforms. Programs are the same for all, so that they only say
+        where the function may be compiled. Errors: TypeError for what is no sequence of names, ValueError for none.
+        """
+        if lowering_platforms is not None:
+            if isinstance(lowering_platforms, str) or not all(isinstance(x, str) for x in lowering_platforms):
+                raise TypeError(f"lowering_platforms must be a sequence of names, got {lowering_platforms!r}")
+            if not lowering_platforms:
+                raise ValueError("lowering_platforms must name a platform, got none")
         if _private_parameters is not None:
             raise ValueError("_private_parameters are of JAX's own; they must be None")
-        return self._with_shardings(Lowered(*self._args()))
+        lowered = self._with_shardings(Lowered(*self._args()))
+        lowered._platforms = None if lowering_platforms is None else tuple(lowering_platforms)
+        return lowered
 
 
 def _places(program) -> str:
@@ -271,6 +292,9 @@ class Lowered(_Stage):
     dtype('float32')
     """
 
+    # Where it may be compiled, by name; None: anywhere.
+    _platforms: tuple[str, ...] | None = None
+
     def __init__(self, program: Any, *args: Any) -> None:
         abstract_values.refuse(program)
         super().__init__(program, *args)
@@ -286,9 +310,14 @@ class Lowered(_Stage):
         """Compiles for the CPU. `compiler_options` must be empty: there are none.
 
         `device_assignment` are the devices of a function whose shardings are over a mesh without devices. Errors:
-        RuntimeError where such a function is not given any.
+        RuntimeError where such a function is not given any; ValueError where it was lowered for other platforms.
         """
         check_compiler_options(compiler_options)
+        if self._platforms is not None and "cpu" not in self._platforms:
+            raise ValueError(
+                f"{self.fun_name} was lowered for {self._platforms}, and this compiles for 'cpu': name that in "
+                "lowering_platforms, too"
+            )
         if self._without_devices and device_assignment is None:
             raise RuntimeError(
                 f"{self.fun_name}: in_shardings or out_shardings are over a mesh without "
@@ -300,11 +329,10 @@ class Lowered(_Stage):
         if self._orders:
             assert permuted_program is not None
             program = permuted_program(program, *self._orders)
-        with placed_programs.whole():
-            program.compile()
         compiled = self._with_shardings(Compiled(program, *self._args()[1:]))
         compiled._shardings = shardings
         compiled._typed = typed
+        compiled._make()
         return compiled
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
@@ -349,8 +377,9 @@ class CompiledMemoryStats:
     """Bytes that a run of a compiled function takes.
 
     `temp_size_in_bytes` are those of values in between, `peak_memory_in_bytes` all at once, constants too;
-    `generated_code_size_in_bytes` is the machine code that a run calls, which other functions may share. No
-    argument's memory becomes a result's.
+    `alias_size_in_bytes` those of arguments that are given up and whose memory is a result's;
+    `generated_code_size_in_bytes` is the machine code that a run calls, which other functions may share. Those whose
+    names begin with `host_` are 0: they are for devices that also have memory of their host's.
     """
 
     argument_size_in_bytes: int
@@ -359,6 +388,11 @@ class CompiledMemoryStats:
     peak_memory_in_bytes: int
     alias_size_in_bytes: int = 0
     generated_code_size_in_bytes: int = 0
+    host_argument_size_in_bytes: int = 0
+    host_output_size_in_bytes: int = 0
+    host_temp_size_in_bytes: int = 0
+    host_alias_size_in_bytes: int = 0
+    host_generated_code_size_in_bytes: int = 0
 
 
 def _costs(costs):
@@ -395,6 +429,19 @@ class Compiled(_Stage):
 
     # The program for arrays that lie row by row, of which that which runs is made.
     _typed: Any
+    # What runs the program and takes the memory of arguments that are given up; None where none are.
+    _giving: Callable[..., Any] | None = None
+
+    @property
+    def _given(self) -> list[int]:
+        return [number for number, flag in enumerate(self._donated or ()) if flag]
+
+    def _make(self) -> None:
+        """Makes the kernels, now."""
+        with placed_programs.whole():
+            if self._refs is None and self._given:
+                self._program, self._giving = giving_up(self._program, self._given, self.fun_name)
+            self._program.compile()
 
     @property
     def _types(self):
@@ -508,7 +555,11 @@ class Compiled(_Stage):
         """
         arguments, _, results, between, peak = self._program.plan()[2]
         code = sum(len(code) for _, _, code in self._program.machine_code())
-        return CompiledMemoryStats(arguments, results, between, peak, generated_code_size_in_bytes=code)
+        given = 0
+        if self._giving is not None:
+            of = [buffer for buffer in self.memory_plan().buffers if buffer.place == "argument"]
+            given = sum(b.bytes for b in of if b.donation is not None and b.at in self._given)
+        return CompiledMemoryStats(arguments, results, between, peak - given, given, code)
 
     def memory_plan(self) -> memory_plan.MemoryPlan:
         """Where each value is, from which step to which, and what is copied, updated in place and reused: as fields,
@@ -591,7 +642,8 @@ class Compiled(_Stage):
                 leaf if type(leaf) in (GlobalArray, PermutedArray) else core.as_array(leaf, self.fun_name)
             )
             shape, dtype, weak = expected
-            scalar = not isinstance(leaf, (core.Array, np.ndarray, np.generic))
+            # A number of Python's has the width that was compiled for, in any mode.
+            scalar = type(leaf) in (bool, int, float, complex) and array.dtype.kind == dtype.kind
             if scalar and shape == () and array.dtype != dtype:
                 array = _core.array_from_numpy(np.asarray(leaf, dtype), True)
             if array.shape != shape or array.dtype != dtype:
@@ -603,13 +655,24 @@ class Compiled(_Stage):
             arrays.append(array)
         self._check_shardings(leaves)
         if self._is_over_several or any(type(x) is GlobalArray for x in arrays):
-            return self.out_tree.unflatten(self._over_processes(arrays, leaves))
+            results = self._over_processes(arrays, leaves)
+            for number in self._given:
+                if isinstance(leaves[number], (core.Array, GlobalArray)):
+                    leaves[number].delete()
+            return self.out_tree.unflatten(results)
         if self._orders or PermutedArray in map(type, arrays):
             orders = self._orders[0] if self._orders else [None] * len(arrays)
             given = [x is leaf for x, leaf in zip(arrays, leaves)]
             arrays = list(map(self._data, range(len(arrays)), arrays, orders, given))
         held = [] if self._refs is None else self._refs.read(refs, self.fun_name)
-        results = self._program.run(arrays + self._captured + held)
+        if self._giving is None:
+            results = self._program.run(arrays + self._captured + held)
+        else:
+            results = self._giving(*arrays, *self._captured)
+            # What was copied into the order in memory that the program takes.
+            for number in self._given:
+                if leaves[number] is not arrays[number] and isinstance(leaves[number], core.Array):
+                    leaves[number].delete()
         if self._refs is not None:
             count = self.out_tree.num_leaves
             self._refs.write(results[count:], refs)

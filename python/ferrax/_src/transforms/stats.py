@@ -17,7 +17,7 @@ from types import CodeType
 
 from ferrax import _core
 from ferrax._src.base import config, errors, monitoring
-from ferrax._src.core import api_util, avals, placements, runtime
+from ferrax._src.core import api_util, avals, placements, program_cache, runtime
 from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.transforms.symbolic_jit import SymbolicFunction
 from ferrax._src.tree import tree_util
@@ -184,7 +184,10 @@ def log_trace(fun, seconds) -> None:
 def log_compile(name, types, seconds) -> None:
     """A program with inputs of these types was compiled."""
     types = ", ".join(avals.ShapedArray(*ty).str_short(True) for ty in types)
-    _log("Compiled %s of (%s) in %.6f s.", name, types, seconds)
+    found = program_cache.record_events(seconds)
+    _log("Compiled %s of (%s) in %.6f s%s.", name, types, seconds, ", from the cache on disk" if found else "")
+    if found is False and config.explain_cache_misses.value:
+        _logger.warning("%s of (%s) was compiled: the cache on disk has no equal program of this build.", name, types)
     monitoring.record_elapsed(COMPILED, seconds, f"jit({name})")
 
 
