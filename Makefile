@@ -285,7 +285,7 @@ docs-check: $(BUILT) $(VENV)/.extra-test $(VENV)/.extra-lint
 	$(BIN)/python tools/check_docstrings.py
 	$(BIN)/python tools/check_types.py
 	$(BIN)/stubtest ferrax._core --concise --allowlist tools/stubtest_allowed.txt
-	$(BIN)/python -m pytest -q tests/semantics -k "README or devices- or kernels- or profiling- or symbolic_shapes-"
+	$(BIN)/python -m pytest -q tests/semantics -k "README or devices- or kernels- or profiling- or references- or symbolic_shapes-"
 
 clean:
 	rm -rf $(VENV) target dist out fuzz/corpus fuzz/artifacts python/ferrax/_core*.so

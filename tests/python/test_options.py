@@ -404,8 +404,6 @@ def test_axes_of_vmap_are_ints():
             ferrax.vmap(lambda: np.float32(1), axis_size=size)()
     with pytest.raises(TypeError, match="axis_size must not be negative, got -3"):
         ferrax.vmap(lambda: np.float32(1), axis_size=-3)()
-    with pytest.raises(NotImplementedError, match="sum_match"):
-        ferrax.vmap(lambda x: x, sum_match=True)
 
 
 def test_complex_to_real_warns_as_in_jax():

@@ -164,17 +164,11 @@ def test_differentiated_values_stay_inside(use):
     raises(case, "differentiated value is written to a reference of type")
 
 
-@pytest.mark.parametrize("use", ["grad", "vjp", "jvp", "linearize"])
+@pytest.mark.parametrize("use", [lambda f, ref: ferrax.grad(f)(ref), ferrax.vjp])
 def test_refs_are_not_differentiated_by(use):
     ref = ferrax.new_ref(2.0)
-    f = lambda r: r[...] ** 2  # noqa: E731
     with pytest.raises(ValueError, match=r"Differentiate by its value, ref\[\.\.\.\]"):
-        if use == "jvp":
-            ferrax.jvp(f, (ref,), (1.0,))
-        elif use == "grad":
-            ferrax.grad(f)(ref)
-        else:
-            getattr(ferrax, use)(f, ref)
+        use(lambda r: r[...] ** 2, ref)
 
 
 @pytest.mark.parametrize("passed", [False, True])

@@ -51,7 +51,7 @@ def sections(path):
 
 
 ROOT = DIRECTORY.parent.parent
-NAMES = ["devices", "kernels", "profiling", "symbolic_shapes"]
+NAMES = ["devices", "kernels", "profiling", "references", "symbolic_shapes"]
 if importlib.util.find_spec("torch") is not None:
     NAMES.append("torch")
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in NAMES)]

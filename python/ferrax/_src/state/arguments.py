@@ -52,6 +52,16 @@ def place(leaves, refs, names=None):
     return leaves
 
 
+def own(leaves, refs, fun, kind, names):
+    """The leaves with new refs of the innermost frame at these numbers, which hold what the leaves are; the refs from
+    outside are not used there meanwhile."""
+    leaves = list(leaves)
+    for number, ref in refs.items():
+        innermost_scope().views[home_ref(ref)] = (fun, kind, names[number])
+        leaves[number] = new_ref(leaves[number], kind=ref._kind)
+    return leaves
+
+
 def made(tree):
     """The tree with new refs in the places of types that stand for mutable arrays.
 

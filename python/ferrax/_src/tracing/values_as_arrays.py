@@ -34,7 +34,7 @@ def is_hi(aval: Any) -> bool:
 
 def is_lowerable(ty: Any) -> bool:
     """Whether the type says how its values become arrays."""
-    return all(getattr(type(ty), name).__module__[:7] != "ferrax." for name in ("lo_ty", "lower_val", "raise_val"))
+    return all(str(getattr(type(ty), name).__module__)[:7] != "ferrax." for name in ("lo_ty", "lower_val", "raise_val"))
 
 
 @functools.lru_cache(maxsize=4096)

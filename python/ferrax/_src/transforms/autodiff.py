@@ -21,7 +21,13 @@ from ferrax._src.core.explicit_types import retyped
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.primitives import apply_program
 from ferrax._src.tracing.staging import stage
-from ferrax._src.transforms import box_rules, derivative_checks as checks, stepwise, value_rules
+from ferrax._src.transforms import (
+    box_rules,
+    derivative_checks as checks,
+    ref_tangents,
+    stepwise,
+    value_rules,
+)
 from ferrax._src.transforms.gradient_refs import VJP
 from ferrax._src.transforms.jit import jit
 from ferrax._src.transforms.linearized import (
@@ -125,7 +131,8 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
     """The value of `fun` at `primals` and its derivative along `tangents`.
 
     `primals` and `tangents` are tuples or lists of trees of equal structure, shapes and dtypes
-    (float0 for integers). Returns `(out, out_tangent)`, with `has_aux` also aux.
+    (float0 for integers). The tangent of a mutable array (`Ref`) is another one: what `fun` writes to the first
+    is written to it, and its tangent to the second. Returns `(out, out_tangent)`, with `has_aux` also aux.
 
     Errors: TypeError where structures or dtypes differ, ValueError where shapes do.
 
@@ -143,6 +150,8 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
         primals, tangents = tuple(primals), tuple(tangents)
     if box_rules.boxes_among(primals):
         return box_rules.jvp(jvp, fun, primals, tangents, has_aux)
+    if ref_tangents.refs_among(primals):
+        return ref_tangents.jvp(jvp, fun, primals, tangents, has_aux)
     if not opaque.any_values():
         return _jvp(fun, primals, tangents, has_aux)
     call = value_rules.Call(fun, primals, has_aux)
@@ -209,6 +218,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, in_
 
     Args: fun: a function of arrays; primals: its arguments, at which to linearize; has_aux: whether
     it returns a pair, of which the second is passed through; in_nzs: None, all of them are differentiated in.
+    Tangents of mutable arrays (`Ref`) among `primals` are mutable arrays, as in `jvp`.
 
     Errors: NotImplementedError for another `in_nzs`.
 
@@ -219,6 +229,8 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, in_
     """
     _refuse_in_nzs("linearize", in_nzs)
     api_util.check_callable(fun)
+    if ref_tangents.refs_among(primals):
+        return ref_tangents.linearize(linearize, fun, primals, has_aux)
     return _at_a_point(_linearize, value_rules.Push, fun, primals, has_aux)
 
 

@@ -177,7 +177,9 @@ def vmap(
         spmd_axis_name: the axes of a mesh that the batch is divided over, one or a tuple: what functions over
             the mesh (`shard_map`) inside of `fun` are told. Not given, those over which the arguments' types
             divide the axis, if they are explicit.
-        sum_match: must be False.
+        sum_match: whether outputs that `out_axes` has None for may differ between elements: their sums over the
+            batch are returned then, as `x.sum` computes them. Outputs that are the same for every element are
+            returned as they are.
 
     Errors: ValueError for sizes or trees that do not fit, and for `spmd_axis_name` beside explicit axes of a mesh;
     TypeError for axes that are not ints.
@@ -185,12 +187,10 @@ def vmap(
     Example:
         >>> ferrax.vmap(jnp.dot, in_axes=(0, None))(jnp.ones((3, 2)), jnp.ones(2))
         Array([2., 2., 2.], dtype=float32)
+        >>> ferrax.vmap(jnp.sin, out_axes=None, sum_match=True)(jnp.zeros(3))
+        Array(0., dtype=float32)
     """
     hash(spmd_axis_name)  # TypeError for what is no name
-    if sum_match:
-        raise NotImplementedError(
-            "vmap: sum_match is not supported: results without the batch axis are repeated along it"
-        )
     api_util.check_callable(fun)
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
@@ -201,7 +201,7 @@ def vmap(
     def vmap_f(*args, **kwargs):
         if vmappables.vmappables and _has_vmappables(args, kwargs, in_axes, out_axes):
             return vmappables.call(
-                vmap, fun, in_axes, out_axes, axis_name, axis_size, args, kwargs
+                vmap, fun, in_axes, out_axes, axis_name, axis_size, sum_match, args, kwargs
             )
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise ValueError(
@@ -265,6 +265,13 @@ def vmap(
         wanted = [
             _canonical_out_axis(axis, len(shape)) for axis, (shape, *_) in zip(wanted, out_types)
         ]
+        summed = {}
+        if sum_match and None in wanted:
+            with named_axes.batch_over(over):
+                _, found = program.batch(size, dims, None, axis_text)
+            summed = {n: dim for n, (dim, axis) in enumerate(zip(found, wanted)) if axis is None and dim is not None}
+            _check_sums(dummy, summed)
+            wanted = [summed.get(number, axis) for number, axis in enumerate(wanted)]
         if touched is not None:
             wanted += [axes[number] for number in touched.written_arguments]
         with named_axes.batch_over(over):
@@ -274,6 +281,8 @@ def vmap(
             results = _retyped(results, flat.types, wanted, over, explicit)
         if touched is not None:
             touched.write(results[len(out_types) :], refs)
+        for number, axis in summed.items():
+            results[number] = results[number].sum(axis)
         made = iter(flat.restore(results[: len(out_types)]))
         result = out_tree.unflatten(
             [leaf if float0_leaves.is_float0(leaf) else next(made) for leaf in out]
@@ -281,6 +290,21 @@ def vmap(
         return vmappables.finished(result, size, out_axes) if vmappables.vmappables else result
 
     return vmap_f
+
+
+def _check_sums(outputs, summed):
+    """Errors: NotImplementedError for a value that is no array, with arrays that would be summed."""
+    if not opaque.any_values():
+        return
+    first = 0
+    for value in tree_util.tree_leaves(outputs, lambda x: isinstance(x, opaque.Placeholder)):
+        end = first + len(tree_util.tree_leaves(value))
+        if isinstance(value, opaque.Placeholder) and any(first <= number < end for number in summed):
+            raise NotImplementedError(
+                f"vmap: sum_match sums arrays, and an output of type {value.ty} differs between elements: give its "
+                "axes in out_axes, and sum it outside"
+            )
+        first = end
 
 
 def _chosen(items, numbers):

@@ -13,7 +13,6 @@ from typing import Any
 from ferrax._src import core
 from ferrax._src.core import api_util
 from ferrax._src.lax import api as lax
-from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.tree import tree_util
 
 __all__ = ["register_vmappable", "unregister_vmappable"]
@@ -160,7 +159,7 @@ def _iota(size):
     return lax.iota("int32", int(size)) if make is None else make(size)
 
 
-def call(vmap, fun, in_axes, out_axes, axis_name, axis_size, args, kwargs):
+def call(vmap, fun, in_axes, out_axes, axis_name, axis_size, sum_match, args, kwargs):
     """Calls `fun` mapped over arguments among which are values of registered types."""
     leaves, tree = tree_util.tree_flatten((args, kwargs), is_leaf=is_vmappable)
     dummy = tree_util.with_placeholders(tree)
@@ -202,10 +201,10 @@ def call(vmap, fun, in_axes, out_axes, axis_name, axis_size, args, kwargs):
     places: list = []
     mapped.__name__ = api_util.fun_name(fun)
     in_places = (0, *elements.axes)
-    # The axes of outputs are known once the function has run: they are put at the front, then moved.
-    results = vmap(mapped, in_places, 0, axis_name, int(size))(_iota(size), *elements.arrays)
-    moved = iter([_moved(x, axis) for x, axis in zip(results, places)])
-    found = [_batched(x, spec, size, lambda *_: next(moved)) for x, spec in zip(outs, out_specs)]
+    # The axes of outputs are known once the function has run, which is before `vmap` looks at them.
+    results = vmap(mapped, in_places, places, axis_name, int(size), None, sum_match)(_iota(size), *elements.arrays)
+    rest = iter(results)
+    found = [_batched(x, spec, size, lambda *_: next(rest)) for x, spec in zip(outs, out_specs)]
     return out_tree.unflatten(found)
 
 
@@ -222,7 +221,3 @@ def finished(result, size, out_axes):
         for leaf, axis in zip(leaves, axes)
     )
 
-
-def _moved(x, axis):
-    # An output that is not to be mapped is the same for every element.
-    return x[0] if axis is None else moveaxis(x, 0, axis)
