@@ -18,7 +18,7 @@ from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core.jaxpr import Literal, eval_jaxpr, interpret
 from ferrax._src.pallas import grid
 from ferrax._src.pallas.fuser_blocks import ELEMENTWISE, Traced
-from ferrax._src.pallas.fuser_rules import _long, size_of
+from ferrax._src.pallas.fuser_rules import regrouped, size_of
 from ferrax._src.pallas.specs import no_block_spec
 from ferrax._src.tracing import staging
 from ferrax._src.transforms import composites
@@ -104,17 +104,22 @@ def _transpose(eqn, spec):
     return _placed(spec, [spec.block_shape[dim] for dim in order], lambda index: tuple(index[dim] for dim in order))
 
 
+def _squeeze(eqn, spec):
+    rank = len(eqn.invars[0].aval.shape)
+    gone = [dim % rank for dim in eqn.params["dimensions"]]
+    kept = [dim for dim in range(rank) if dim not in gone]
+    return _placed(spec, [spec.block_shape[dim] for dim in kept], lambda index: tuple(index[dim] for dim in kept))
+
+
 def _reshape(eqn, spec):
-    """Dimensions of length 1 come and go; the others stay."""
     source, shape = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
-    before, after = _long(source), _long(shape)
-    if [size for _, size in before] != [size for _, size in after]:
-        raise NotImplementedError(f"push_block_spec: {eqn.primitive.name} from {source} to {shape}. Do it afterwards.")
-    places = {new: old for (old, _), (new, _) in zip(before, after)}
-    blocks = [spec.block_shape[places[dim]] if dim in places else None for dim in range(len(shape))]
-    return _placed(
-        spec, blocks, lambda index: tuple(index[places[dim]] if dim in places else 0 for dim in range(len(shape)))
-    )
+    found = regrouped(source, spec.block_shape, shape)
+    if found is None:
+        raise NotImplementedError(
+            f"push_block_spec: {eqn.primitive.name} from {source} to {shape} has no blocks of {spec.block_shape}. "
+            "Do it after the kernel."
+        )
+    return _placed(spec, *found)
 
 
 def _broadcast_in_dim(eqn, spec):
@@ -139,7 +144,7 @@ def _reduce(eqn, spec):
 
 
 _RULES: dict[str, Any] = {
-    "broadcast_in_dim": _broadcast_in_dim, "expand_dims": _reshape, "reshape": _reshape, "squeeze": _reshape,
+    "broadcast_in_dim": _broadcast_in_dim, "expand_dims": _reshape, "reshape": _reshape, "squeeze": _squeeze,
     "transpose": _transpose,
 }  # fmt: skip
 _RULES |= dict.fromkeys(("argmax", "argmin", "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod",

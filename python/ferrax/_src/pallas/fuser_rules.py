@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -124,18 +125,90 @@ def _at(index, places, rank):
     return tuple(index[places[dim]] if dim in places else 0 for dim in range(rank))
 
 
-def _long(shape):
-    return [(dim, size) for dim, size in enumerate(shape) if size != 1]
+def _squeeze(eqn, wanted, scalar):
+    """Dimensions of length 1 come back."""
+    source, gone = eqn.invars[0].aval.shape, [dim % len(eqn.invars[0].aval.shape) for dim in eqn.params["dimensions"]]
+    places = {dim: place for place, dim in enumerate(dim for dim in range(len(source)) if dim not in gone)}
+    blocks = [wanted.block_shape[places[dim]] if dim in places else None for dim in range(len(source))]
+    return [wanted.moved(blocks, lambda index: _at(index, places, len(source)))]
 
 
 def _reshape(eqn, wanted, scalar):
-    """Dimensions of length 1 come and go; the others stay."""
-    source, shape = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
-    if [size for _, size in _long(source)] != [size for _, size in _long(shape)]:
-        _refuse(eqn, "merges or splits dimensions")
-    places = dict(zip([dim for dim, _ in _long(source)], [dim for dim, _ in _long(shape)]))
-    blocks = [wanted.block_shape[places[dim]] if dim in places else None for dim in range(len(source))]
-    return [wanted.moved(blocks, lambda index: _at(index, places, len(source)))]
+    found = regrouped(eqn.outvars[0].aval.shape, wanted.block_shape, eqn.invars[0].aval.shape)
+    return [_refuse(eqn, "has no blocks of these") if found is None else wanted.moved(*found)]
+
+
+def regrouped(shape, blocks, other):
+    """`(blocks, index)` of the same elements in another shape, `index` a function of the index; None where they are no
+    block there.
+
+    Dimensions are merged and split within groups of as many elements on both sides. A block is one of both where its
+    elements follow each other: its first dimensions of a group have 1 each, its last all, and one between is divided.
+    """
+    if not all((*shape, *other)):
+        return None
+    groups, start, begin, stop, end = [], 0, 0, 0, 0
+    while stop < len(shape) or end < len(other):
+        left, right = math.prod(shape[start:stop]), math.prod(other[begin:end])
+        if stop < len(shape) and (left <= right or end == len(other)):
+            stop += 1
+        else:
+            end += 1
+        # Where a group is done, dimensions of length 1 that follow on either side belong to it.
+        if math.prod(shape[start:stop]) == math.prod(other[begin:end]) and stop > start and end > begin:
+            while stop < len(shape) and shape[stop] == 1 and (end == len(other) or other[end] != 1):
+                stop += 1
+            while end < len(other) and other[end] == 1 and (stop == len(shape) or shape[stop] != 1):
+                end += 1
+            groups.append((range(start, stop), range(begin, end)))
+            start, begin = stop, end
+    if start < stop or begin < end:
+        groups.append((range(start, stop), range(begin, end)))
+    made: list[Any] = []
+    parts = []
+    for dims, targets in groups:
+        if len(dims) == len(targets) == 1:
+            dim = blocks[dims[0]]
+            made.append(1 if size_of(dim) is None else dim)
+            parts.append(None)
+            continue
+        if any(not (blocks[dim] is None or isinstance(blocks[dim], (int, Blocked, Squeezed))) for dim in dims):
+            return None
+        before = _divided([shape[dim] for dim in dims], math.prod(sizes([blocks[dim] for dim in dims])))
+        after = _divided([other[dim] for dim in targets], math.prod(sizes([blocks[dim] for dim in dims])))
+        if before is None or after is None or before != sizes([blocks[dim] for dim in dims]):
+            return None
+        made += after
+        parts.append(([shape[d] // n for d, n in zip(dims, before)], [other[d] // n for d, n in zip(targets, after)]))
+
+    def index(index):
+        found: list[Any] = []
+        for (dims, _), counts in zip(groups, parts):
+            if counts is None:
+                found.append(index[dims[0]])
+                continue
+            number: Any = 0
+            for dim, count in zip(dims, counts[0]):
+                number = number * count + index[dim]
+            own: list[Any] = []
+            for count in reversed(counts[1]):
+                own.append(number % count if count > 1 else 0)
+                number = number // count
+            found += own[::-1]
+        return tuple(found)
+
+    return made, index
+
+
+def _divided(shape, count):
+    """The block of `count` elements that follow each other in an array of this shape; None if there is none."""
+    found = []
+    for size in reversed(shape):
+        if count % size and size % count:
+            return None
+        found.append(min(size, count))
+        count = max(1, count // size)
+    return found[::-1]
 
 
 def _shifted(eqn, wanted, starts):
@@ -272,7 +345,7 @@ def _compute_iota(eqn, values, blocks, index):
 
 PULL: dict[str, Any] = {
     "broadcast_in_dim": _broadcast_in_dim, "concatenate": _concatenate, "dynamic_slice": _dynamic_slice,
-    "expand_dims": _reshape, "iota": _nothing, "reshape": _reshape, "slice": _slice, "squeeze": _reshape,
+    "expand_dims": _reshape, "iota": _nothing, "reshape": _reshape, "slice": _slice, "squeeze": _squeeze,
     "transpose": _transpose,
 }  # fmt: skip
 PULL |= dict.fromkeys(("argmax", "argmin", "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod",
