@@ -11,6 +11,7 @@ Cost: of tracing, linear in the equations, inner functions written out; of a ste
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -37,6 +38,10 @@ from ferrax._src.tree import tree_util
 
 ELEMENTWISE = frozenset((*_ELEMENTWISE, "multiple_of"))
 _CALLS = frozenset("jit closed_call core_call custom_jvp_call custom_vjp_call remat checkpoint".split())
+
+
+# Operations whose results' blocks are computed differently by where they are.
+_PLACED = frozenset(("concatenate", "custom_fusion", "iota"))
 
 
 class Traced:
@@ -289,7 +294,8 @@ class _Pulled:
 
     def compute(self, ids, values):
         """The blocks of the outputs at a step, of those of the arguments."""
-        bases, jaxpr = self.indices(ids), self.traced.jaxpr
+        # Index maps are called where an operation depends on where its block is.
+        bases, jaxpr = functools.cache(lambda: self.indices(ids)), self.traced.jaxpr
         scalars = self.known()
         env = scalars | dict(zip(jaxpr.invars, values))
 
@@ -304,7 +310,10 @@ class _Pulled:
 
     def results(self, eqn, values, blocks, bases):
         name = eqn.primitive.name
-        indices = [None if block is None else tuple(block.block_index_transform(*bases)) for block in blocks]
+        indices = [
+            None if block is None or name not in _PLACED else tuple(block.block_index_transform(*bases()))
+            for block in blocks
+        ]
         if name == "custom_fusion":
             specs = tuple(no_block_spec if block is None else BlockSpec(block.block_shape) for block in blocks)
             context = CustomEvalContext(specs, tuple(indices))

@@ -165,7 +165,7 @@ def regrouped(shape, blocks, other):
     if start < stop or begin < end:
         groups.append((range(start, stop), range(begin, end)))
     made: list[Any] = []
-    parts = []
+    parts: list[tuple[list[int], list[int]] | None] = []
     for dims, targets in groups:
         if len(dims) == len(targets) == 1:
             dim = blocks[dims[0]]
