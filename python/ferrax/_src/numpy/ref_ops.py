@@ -120,9 +120,9 @@ def addupdate(ref: Ref | TransformedRef, idx: Any, x: ArrayLike) -> None:
         return
     old = state.read(ref)
     if index == ():
-        state.write(ref, state.conform(ref, old + value))
+        state.store(ref, state.conform(ref, old + value))
     else:
-        state.write(ref, old.at[index].add(value))
+        state.store(ref, old.at[index].add(value))
 
 
 def run_state(f: Callable[..., None]) -> Callable[[Any], Any]:
@@ -166,9 +166,9 @@ def _set(ref, index, value):
     elif index == ():
         # Reading first makes the ref an input of what is traced: it may be carried by a loop.
         state.read(ref)
-        state.write(ref, state.conform(ref, _core.alias(value)))
+        state.store(ref, state.conform(ref, _core.alias(value)))
     else:
-        state.write(ref, state.read(ref).at[index].set(value))
+        state.store(ref, state.read(ref).at[index].set(value))
 
 
 def _checked(ref, name):

@@ -218,4 +218,4 @@ def put(ref, transforms, change) -> None:
     value = change(values.pop())
     for transform in reversed(transforms):
         value = transform.write(values.pop(), value)
-    state.write(ref, state.conform(ref, value))
+    state.store(ref, state.conform(ref, value))

@@ -29,6 +29,7 @@ from ferrax._src.pallas.specs import (
     GridSpec,
     MemoryRef,
     SemaphoreDtype,
+    barrier_semaphore,
     no_block_spec,
     static_size,
 )
@@ -54,7 +55,8 @@ class Call:
       kernel, plan, flat: see `kernels`, `run` and `flat`.
     """
 
-    def __init__(self, function, spec: GridSpec, prefetch, types, outs, scratch, unflatten, aliases, names, settings):
+    def __init__(self, function, spec: GridSpec, prefetch, types, outs, scratch, unflatten, aliases, names, settings,
+                 has_barrier=False):  # fmt: skip
         self.settings = settings
         sizes = [static_size(size) for size in spec.grid]
         self.grid = tuple(sizes)
@@ -76,7 +78,7 @@ class Call:
             for operand, ty in zip(self.operands, [*types, *outs])
         ]
         kept = [core.ShapeDtypeStruct(shape, _held_dtype(dtype)) for shape, dtype in scratch]
-        self.kernel = Kernel(function, [*seen, *kept], marks, unflatten, spec.grid_names or ())
+        self.kernel = Kernel(function, [*seen, *kept], marks, unflatten, spec.grid_names or (), has_barrier)
         # An input that lies in an output's memory sees what earlier steps wrote there, unless it is one
         # block, which is there from the beginning.
         self.aliases = {
@@ -93,7 +95,7 @@ class Call:
         known_sizes = [size for size in sizes if size is not None]
         has_steps = len(known_sizes) == len(sizes) and all(size > 0 for size in known_sizes)
         self.plan = run.plan(self) if has_steps else None
-        self.flat = flat.program(self, self.plan) if has_steps else None
+        self.flat = flat.program(self, self.plan) if has_steps and not self.kernel.uses_axes else None
         self.compiled = jit(self)
 
     def __repr__(self) -> str:
@@ -238,6 +240,9 @@ def pallas_call(
     out_names = _paths("outputs", shapes)
     scratch, scratch_tree = tree_util.tree_flatten(given.scratch_shapes, is_leaf=_is_memory)
     scratch = [_memory(x) for x in scratch]
+    has_barrier = getattr(compiler_params, "collective_id", None) is not None
+    if has_barrier:
+        scratch.append(((), barrier_semaphore))
 
     def unflatten_for(in_tree, count):
         def unflatten(refs):
@@ -277,7 +282,7 @@ def pallas_call(
                 call = Call(
                     kernel, given, prefetch, types, outs, scratch, unflatten_for(in_tree, len(leaves)),
                     _checked_aliases(input_output_aliases, types, outs, first),
-                    ([None] * first + specs_in + specs_out, _paths("args", args) + out_names), settings,
+                    ([None] * first + specs_in + specs_out, _paths("args", args) + out_names), settings, has_barrier,
                 )  # fmt: skip
             if key is not None:
                 known.keep(wrapped, key, call)
@@ -289,6 +294,9 @@ def pallas_call(
             for size, known_size in zip(given.grid, sizes)
             if known_size is None
         ]
+        if call.kernel.uses_axes:
+            # No equation, whose batches do not know the names of axes, but what it is made of.
+            return out_tree.unflatten(call.compiled(*moving, *leaves))
         results = pallas_call_p.bind(
             *moving, *leaves,
             grid_mapping=call, jaxpr=ClosedJaxpr(call.kernel.program, []).open, debug=debug, interpret=interpret,

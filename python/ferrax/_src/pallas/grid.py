@@ -1,4 +1,4 @@
-"""Where in its grid a kernel is: `program_id` and `num_programs`.
+"""Where in its grid a kernel is: `program_id` and `num_programs`, and what else belongs to a kernel that is traced.
 
 Invariant: the stack has a frame for each kernel and index map that is traced on this thread.
 """
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ferrax._src.core import ShapeDtypeStruct, named_axes
+from ferrax._src.lax.control_flow.common import bodies
 from ferrax._src.state import at_user_line
 
 
@@ -25,10 +26,13 @@ UNKNOWN = _Unknown()
 
 
 class Frame(NamedTuple):
-    """A kernel that is traced: the indices of the step, as int32 scalars, and the sizes."""
+    """A kernel that is traced: the indices of the step, as int32 scalars, and the sizes; the branches and loops that it
+    is in itself; and the semaphore that its barriers wait on, if it has one."""
 
     ids: tuple
     sizes: tuple
+    depth: int = 0
+    barrier: Any = None
 
 
 class _State(threading.local):
@@ -40,13 +44,18 @@ _state = _State()
 
 
 @contextlib.contextmanager
-def frame(ids, sizes):
+def frame(ids, sizes, barrier=None):
     """A context in which the step has these indices, of a grid of these sizes."""
-    _state.frames.append(Frame(tuple(ids), tuple(sizes)))
+    _state.frames.append(Frame(tuple(ids), tuple(sizes), len(bodies()), barrier))
     try:
         yield
     finally:
         _state.frames.pop()
+
+
+def innermost() -> Frame | None:
+    """The frame of the kernel that is traced, None outside of kernels."""
+    return _state.frames[-1] if _state.frames else None
 
 
 def _innermost(name: str, axis: int) -> Frame:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ferrax._src import core
+from ferrax._src import core, state
 from ferrax._src.base import config
 from ferrax._src.callbacks.debugging import debug_print as _debug_print
 from ferrax._src.experimental.checkify.primitive import check
@@ -19,6 +19,7 @@ from ferrax._src.lax.control_flow.while_loop import fori_loop
 from ferrax._src.numpy.shape import broadcast_to as _broadcast_to
 from ferrax._src.pallas.blocks import no_value
 from ferrax._src.pallas.call import _memory, pallas_call_p
+from ferrax._src.pallas.remote import Apart
 from ferrax._src.state import Ref, at_user_line, new_ref
 from ferrax._src.tracing import staging
 from ferrax._src.tree import tree_util
@@ -58,7 +59,12 @@ def when(condition: Any, /) -> Callable[[Callable[[], None]], None]:
             )
         if value.dtype != np.bool_:
             value = value != np.zeros((), value.dtype)
-        cond(value, lambda: _nothing(function(), "when"), lambda: None)
+        try:
+            cond(value, lambda: _nothing(function(), "when"), lambda: None)
+        except Apart:
+            # It reaches other devices: all run it, and write where the condition holds.
+            with state.masked((*state.masks(), value)):
+                _nothing(function(), "when")
 
     return run
 

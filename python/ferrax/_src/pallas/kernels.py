@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ferrax._src import core, state
-from ferrax._src.core import api_util
-from ferrax._src.core.jaxpr import ClosedJaxpr
+from ferrax._src.core import api_util, named_axes
+from ferrax._src.core.jaxpr import ClosedJaxpr, subjaxprs
 from ferrax._src.core.primitives import apply_program
 from ferrax._src.pallas import grid
 from ferrax._src.pallas.blocks import without_captured
@@ -29,11 +29,13 @@ _INT32 = np.dtype(np.int32)
 class Kernel:
     """The program of one step.
 
-    Attributes: `program`; `modified`, for each ref whether a step can change it; `has_effects`.
+    Attributes: `program`; `modified`, for each ref whether a step can change it; `has_effects`; `uses_axes`, whether it
+    asks for its place on an axis that the call is mapped over, or for what others on it have.
     """
 
-    def __init__(self, function, types, sizes, unflatten, names=()):
-        """`types` are those of what the refs hold, `unflatten` makes `(args, kwargs)` of the refs."""
+    def __init__(self, function, types, sizes, unflatten, names=(), has_barrier=False):
+        """`types` are those of what the refs hold, `unflatten` makes `(args, kwargs)` of the refs, but for the last if
+        that is the semaphore of barriers."""
         self.place = api_util.fun_place(function)
         self.sizes = sizes
         self.rank = len(sizes)
@@ -42,8 +44,9 @@ class Kernel:
         def run(*values):
             ids, now, held = grid.split(values, sizes)
             refs = [new_ref(value) for value in held]
-            args, kwargs = unflatten(refs)
-            with grid.frame(ids, now), grid.names(names, sizes, ids), generator():
+            barrier = refs[-1] if has_barrier else None
+            args, kwargs = unflatten(refs[:-1] if has_barrier else refs)
+            with grid.frame(ids, now, barrier), grid.names(names, sizes, ids), generator():
                 result = function(*args, **kwargs)
             if result is not None:
                 raise ValueError(
@@ -67,7 +70,9 @@ class Kernel:
         self.modified = [
             source != self.first + number for number, source in enumerate(program.forwarded())
         ]
-        self.has_effects = bool(ClosedJaxpr(program, []).open.effects)
+        jaxpr = ClosedJaxpr(program, []).open
+        self.has_effects = bool(jaxpr.effects)
+        self.uses_axes = _uses_axes(jaxpr, set(named_axes.names()))
 
     def __call__(self, ids: Any, sizes: Any, held: Any) -> list[Any]:
         """What the refs hold after a step."""
@@ -92,3 +97,14 @@ class Kernel:
         needs = started.bind_constants(captured).optimise().trimmed()[1]
         offset = len(free) + self.first - self.rank
         return any(needs[offset + number] for number in numbers)
+
+
+def _uses_axes(jaxpr, names) -> bool:
+    """Whether an equation is of one of these axes."""
+    if not names:
+        return False
+    for eqn in jaxpr.eqns:
+        found = [eqn.params.get(key, ()) for key in ("axis_name", "axes")]
+        if any(name in names for value in found for name in (value if isinstance(value, tuple) else (value,))):
+            return True
+    return any(_uses_axes(inner, names) for inner in subjaxprs(jaxpr))

@@ -116,7 +116,8 @@ def core_map(
       scratch_shapes: memory of each core's own, for arguments of the function; a dict for keyword arguments.
       debug: whether to print what is run.
       name: of the function, for messages.
-      compiler_params, cost_estimate, metadata: for hardware; they change nothing here.
+      compiler_params: with a `collective_id` there is a `pltpu.get_barrier_semaphore`; the others are for hardware.
+      cost_estimate, metadata: for hardware; they change nothing here.
 
     Cores run one after the other, see `pl.kernel` for one that returns arrays.
 
@@ -139,10 +140,13 @@ def core_map(
         if debug:
             print(f"core_map of {place} over {mesh!r}")
 
+        has_barrier = getattr(compiler_params, "collective_id", None) is not None
+        barrier = new_ref(core.as_array(np.int32(0))) if has_barrier else None
+
         def step(number, carry):
             ids = run.indices_of(number, sizes)
             indices = {axis: index for (axis, _), index in zip(pairs, ids)}
-            with grids.frame(ids, sizes), named_axes.named_axes_of(pairs), named_axes.at(indices), generator():
+            with grids.frame(ids, sizes, barrier), named_axes.named_axes_of(pairs), named_axes.at(indices), generator():
                 memory = tree_util.tree_map(_allocate, scratch_shapes, is_leaf=_is_memory)
                 result = function(**memory) if isinstance(memory, Mapping) else function(*memory)
             if result is not None:
@@ -199,8 +203,9 @@ def kernel(
         )  # fmt: skip
     outs, out_tree = tree_util.tree_flatten(out_type, is_leaf=lambda x: hasattr(x, "shape"))
     mapped = core_map(
-        mesh, interpret=interpret, debug=debug, name=name or api_util.fun_place(body), scratch_shapes=scratch_types
-    )
+        mesh, compiler_params=compiler_params, interpret=interpret, debug=debug,
+        name=name or api_util.fun_place(body), scratch_shapes=scratch_types,
+    )  # fmt: skip
 
     @jit
     def compute(args):

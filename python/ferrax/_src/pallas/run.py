@@ -10,7 +10,8 @@ Where index maps are known beforehand, this is read off their values at all step
 assumed of how they are written.
 
 Steps may hand values on through scratch memory. Axes are batched only where what it holds at the
-start of the others does not matter; and not where the kernel has effects, whose order is the grid's.
+start of the others does not matter; and not where the kernel has effects, whose order is the grid's, or exchanges
+something with others that an axis outside maps over.
 
 Cost: of planning, the steps times the dimensions; of a step in order, what `lax.scan` costs.
 """
@@ -70,7 +71,7 @@ def plan(call) -> Plan:
         for number, (_, dtype) in enumerate(call.scratch)
         if call.kernel.modified[first + number] and not isinstance(dtype, SemaphoreDtype)
     ]
-    if call.kernel.has_effects or (
+    if call.kernel.has_effects or call.kernel.uses_axes or (
         batched and scratch and call.kernel.reads_at_start(ordered, scratch)
     ):
         batched, ordered = (), tuple(range(len(call.grid)))

@@ -227,7 +227,7 @@ HOST = MemorySpace.HOST
 
 
 class DeviceIdType(enum.Enum):
-    """How the device of a remote copy is named. A kernel runs on one device, so nothing depends on it.
+    """How another device is named: by its place on each axis of the mesh, or by its number in the order of these.
 
     >>> pl.DeviceIdType("mesh")
     <DeviceIdType.MESH: 'mesh'>

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -85,8 +86,8 @@ class SemaphoreType(enum.Enum):
     def dtype(self) -> SemaphoreDtype:
         return _SEMAPHORES[self.value]
 
-    def __call__(self, shape: Sequence[int]) -> MemoryRef:
-        return memory(shape, self.dtype, MemorySpace.SEMAPHORE)
+    def __call__(self, shape: int | Sequence[int]) -> MemoryRef:
+        return memory((shape,) if isinstance(shape, int) else shape, self.dtype, MemorySpace.SEMAPHORE)
 
     def get_array_aval(self) -> Any:
         """The type of one."""
@@ -182,10 +183,13 @@ class InterpretParams:
       out_of_bounds_reads: "raise" makes a traced index of a ref that is out of bounds an error when the kernel runs,
         an IndexError; "uninitialized" moves it into bounds.
       uninitialized_memory: "nan", or "zero" for memory that is 0 before something is written to it.
+      detect_races: there are no races here to be found, which a warning says: steps give what they give in order, and
+        devices that exchange something run in lockstep.
+      num_cores_or_threads, dma_execution_mode, random_seed: how that interpreter orders what may run at once; results
+        do not depend on it.
       the others: for that interpreter.
 
-    Errors: ValueError for `detect_races`, `num_cores_or_threads` above 1, `skip_floating_point_ops` and
-    `grid_point_recorder`: kernels are compiled here, and their steps have one order.
+    Errors: ValueError for `skip_floating_point_ops` and `grid_point_recorder`: kernels are compiled here.
 
     >>> zero = pltpu.InterpretParams(uninitialized_memory="zero")
     >>> pl.pallas_call(lambda o_ref: None, jnp.zeros(2), interpret=zero)()
@@ -216,15 +220,18 @@ class InterpretParams:
             yield
 
     def __post_init__(self) -> None:
-        for name, default in (
-            ("detect_races", False), ("num_cores_or_threads", 1), ("grid_point_recorder", None),
-            ("skip_floating_point_ops", False),
-        ):  # fmt: skip
+        for name, default in (("grid_point_recorder", None), ("skip_floating_point_ops", False)):
             if getattr(self, name) != default:
                 raise ValueError(
                     f"InterpretParams: {name}={getattr(self, name)!r} is of JAX's interpreter of TPUs; kernels are "
-                    "compiled here, their steps have one order"
+                    "compiled here"
                 )
+        if self.detect_races:
+            warnings.warn(
+                "InterpretParams: detect_races=True finds none here, where steps have one order. Look for races with "
+                "JAX's interpreter, or on a TPU.",
+                stacklevel=3,
+            )
 
 
 @contextlib.contextmanager
@@ -283,7 +290,6 @@ def _only_tpu(name: str, instead: str) -> Callable[..., NoReturn]:
     return function
 
 
-get_barrier_semaphore = _only_tpu("get_barrier_semaphore", "Steps run one after another: no barrier is needed.")
 core_barrier = _only_tpu("core_barrier", "Steps run one after another: no barrier is needed.")
 matmul_push_rhs = _only_tpu("matmul_push_rhs", "Use jnp.dot.")
 matmul_acc_lhs = _only_tpu("matmul_acc_lhs", "Use jnp.dot.")

@@ -24,11 +24,14 @@ from ferrax._src.state.ref import (
     freeze,
     held,
     home_ref,
+    masked,
+    masks,
     new_ref,
     ordered_ref,
     read,
     replaced,
     reverse,
+    store,
     write,
 )
 from ferrax._src.state.views import TransformedRef, opened
@@ -52,6 +55,8 @@ __all__ = [
     "freeze",
     "held",
     "home_ref",
+    "masked",
+    "masks",
     "new_ref",
     "opened",
     "ordered_ref",
@@ -60,6 +65,7 @@ __all__ = [
     "replaced",
     "returned",
     "reverse",
+    "store",
     "type_text",
     "write",
 ]

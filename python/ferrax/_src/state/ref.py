@@ -28,7 +28,7 @@ from ferrax import _core
 from ferrax._core.lax import stop_gradient
 from ferrax._src import core
 from ferrax._src.base import dtypes
-from ferrax._src.core import placements
+from ferrax._src.core import named_axes, placements
 from ferrax._src.state.messages import (
     ArgumentName,
     at_user_line,
@@ -286,6 +286,15 @@ def write(ref, value) -> None:
     if scope is None:
         scope = _new_scope(*frames[-1][:2])
     scope.note_write(home_ref(ref), value)
+
+
+def store(ref, value) -> None:
+    """As `write`, for what a function itself stores: within `masked`, where that holds."""
+    if _state.masks:
+        before, value = read(ref), conform(ref, value)
+        for mask in _state.masks:
+            value = _core.bind("select_n", (mask, before, value), {})
+    write(ref, value)
 
 
 def copied(value):
@@ -582,10 +591,11 @@ def home_ref(ref):
 
 
 class _State(threading.local):
-    """Refs in whose place functions of this thread see others for now, see `replaced`."""
+    """Refs in whose place functions of this thread see others for now, see `replaced`; and see `masked`."""
 
     def __init__(self):
         self.replaced: dict[Ref, Ref] = {}
+        self.masks: tuple = ()
 
 
 _state = _State()
@@ -600,6 +610,24 @@ def replaced(refs, others):
         yield
     finally:
         _state.replaced = before
+
+
+@contextlib.contextmanager
+def masked(masks):
+    """A context in which refs are stored to where all of these traced bools hold, and keep what they hold elsewhere;
+    it takes the place of those around it. Functions are not taken for ones that were traced outside of it."""
+    before = _state.masks
+    _state.masks = tuple(masks)
+    try:
+        with named_axes.named_axis(("masked", len(_state.masks)), 1):
+            yield
+    finally:
+        _state.masks = before
+
+
+def masks() -> tuple:
+    """What `masked` was given last on this thread."""
+    return _state.masks
 
 
 def _new_scope(frame, kind):

@@ -4,6 +4,7 @@ from ferrax._src.base import public as _public
 from ferrax._src.pallas.copies import (
     async_copy as async_copy,
     async_remote_copy as async_remote_copy,
+    get_barrier_semaphore as get_barrier_semaphore,
     make_async_copy as make_async_copy,
     make_async_remote_copy as make_async_remote_copy,
     sync_copy as sync_copy,
@@ -39,7 +40,6 @@ from ferrax._src.pallas.tpu import (
     core_barrier as core_barrier,
     emit_pipeline as emit_pipeline,
     force_tpu_interpret_mode as force_tpu_interpret_mode,
-    get_barrier_semaphore as get_barrier_semaphore,
     is_tpu_device as is_tpu_device,
     matmul_acc_lhs as matmul_acc_lhs,
     matmul_pop as matmul_pop,

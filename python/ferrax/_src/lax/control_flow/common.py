@@ -7,6 +7,7 @@ in weakness at most.
 from __future__ import annotations
 
 import functools
+import threading
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,21 @@ from ferrax._src.tree.tree_paths import equality_errors_pytreedef
 
 # Stands for an argument that was not given.
 absent: Any = object()
+
+
+class _State(threading.local):
+    """The kinds of the bodies that this thread traces, outermost first."""
+
+    def __init__(self) -> None:
+        self.bodies: tuple[str, ...] = ()
+
+
+_state = _State()
+
+
+def bodies() -> tuple[str, ...]:
+    """Which branches and bodies of loops are traced now, outermost first: "cond", "switch", "scan", "while_body", …"""
+    return _state.bodies
 
 
 class OfUser:
@@ -57,6 +73,14 @@ class Body:
         self.explicit_out: Any = None
 
     def __call__(self, leaves):
+        outside = _state.bodies
+        _state.bodies = (*outside, self.kind)
+        try:
+            return self._traced(leaves)
+        finally:
+            _state.bodies = outside
+
+    def _traced(self, leaves):
         for leaf, sharding in zip(leaves, self.explicit):
             set_type(leaf, sharding)
         if self.refs:
