@@ -52,6 +52,14 @@ INSTEAD = {
     "jax.experimental.EArray": "arrays are of dtypes that ferrax knows",
     "jax.experimental.primal_tangent_dtype": "tangents have the dtype of what they are of; "
     "jax.custom_jvp and jax.custom_vjp may compute with another",
+    "jax.sharding.no_collectives": "over explicit axes nothing is exchanged that no operation asks for; look at the "
+    "compiled function's as_text() for what is",
+    "jax.lax.psum_scatter_start": "collectives are not split in two halves; use jax.lax.psum_scatter",
+    "jax.interpreters.batching.zero_if_mapped": "jaxprs are batched by jax.vmap(jax.core.jaxpr_as_fun(jaxpr))",
+    "jax.interpreters.batching.batch_jaxpr_axes": "jaxprs are batched by jax.vmap(jax.core.jaxpr_as_fun(jaxpr))",
+    "jax.interpreters.batching.batch_subtrace": "functions are batched by jax.vmap",
+    "jax.interpreters.ad.backward_pass": "linear jaxprs are transposed by "
+    "jax.linear_transpose(jax.core.jaxpr_as_fun(jaxpr), *types)",
     "jax.export.symbolic_shape": "shapes are known when a function is exported: export it for each of them",
     "jax.export.symbolic_args_specs": "shapes are known when a function is exported: export it for each of them",
     "jax.export.SymbolicScope": "shapes are known when a function is exported: export it for each of them",
