@@ -192,7 +192,7 @@ CASES = {
         ABSENT, "{ lambda ; a:f32[]. let b:f32[] = polynomial a 1.0:f32[] 2.0:f32[] in (b,) }"),
     "[str(e.primitive) for e in jax.make_jaxpr(jnp.log2)(1.0).eqns] == ['log2']": ("False", "True"),
     "jnp.log2(jnp.int8(8))": ("Array(3., dtype=float32)", "Array(3., dtype=float32)"),
-    "jnp.log2(8)": ("Array(3., dtype=float32, weak_type=True)", "Array(3., dtype=float32, weak_type=True)"),
+    "jnp.log2(8)": ("Array(3., dtype=float32)", "Array(3., dtype=float32, weak_type=True)"),
     "rounded(jax.grad(jnp.log2)(2.0))": ("0.721", "0.721"),
     "'polynomial' in str(jax.make_jaxpr(jnp.polyval)(jnp.ones(2), 1.0))": ("False", "True"),
     "jnp.polyval(jnp.array([2.0]), jnp.inf).item()": ("nan", "2.0"),
@@ -207,9 +207,8 @@ CASES = {
     "jnp.histogram(jnp.arange(3.0), 2, out_sharding=None)[0].tolist()": ("TypeError", "[1.0, 2.0]", "[1.0, 2.0]"),
     "[x.shape for x in sharded_histogram()]": ("TypeError", "[(4,), (5,)]", "[(4,), (5,)]"),
     "mapped(lambda x: lax.pbroadcast(x, 'i', jnp.int32(1)))": ("TypeError", "[1, 1, 1]", "[1, 1, 1]"),
-    "mapped(lambda x: lax.pbroadcast(x, 'i', jnp.int32(7)))": ("TypeError", "[2, 2, 2]", "[2, 2, 2]"),
+    "mapped(lambda x: lax.pbroadcast(x, 'i', jnp.int32(7)))": ("AssertionError", "[2, 2, 2]", "[2, 2, 2]"),
     "mapped(lambda x: lax.pbroadcast(x, 'i', jnp.array([1])))": ("TypeError", "TypeError"),
-    "mapped(lambda x: lax.pbroadcast(x, 'i', 1))": (None, "[1, 1, 1]"),
     "jax.grad(lambda y: jax.vmap(lambda x: lax.pbroadcast(x, 'i', jnp.int32(1)), axis_name='i')(y).sum())(jnp.ones(3)).tolist()": (
         "TypeError", "[0.0, 3.0, 0.0]", "[0.0, 3.0, 0.0]"),
     # Logs and accumulators of reverse rules.
@@ -261,7 +260,7 @@ CASES = {
     "jax.export.symbolic_dim_bounds(2 * jax.export.symbolic_shape('a', constraints=['a <= 5'])[0] + 1)": (ABSENT, "(3, 11)"),
     "jax.export.symbolic_dim_bounds(3)": (ABSENT, "(3, 3)"),
     "jax.export.symbolic_dim_bounds('a')": (ABSENT, "TypeError"),
-    "jax.ad_checkpoint.name_p.bind(1.0, name='a')": (ABSENT, "1.0", ABSENT, "Array(1., dtype=float32, weak_type=True)"),
+    "jax.ad_checkpoint.name_p.bind(1.0, name='a')": (ABSENT, "TypedFloat(1.0, dtype=float32)", ABSENT, "Array(1., dtype=float32, weak_type=True)"),
     "str(jax.make_jaxpr(lambda x: jax.ad_checkpoint.checkpoint_name_fwd(x, 'a'))(1.0).eqns[0].primitive)": (ABSENT, "name"),
     # Where programs run.
     "compute_on('device_host').__class__.__name__": ("_GeneratorContextManager", "TypeError"),
@@ -269,7 +268,7 @@ CASES = {
     "compute_on(compute_type='device_host', out_memory_spaces=jax.memory.Space.Device)(lambda x, *, k: x * k)(2.0, k=3.0).item()": (
         "TypeError", "6.0"),
     "jax.distributed.initialize(mtls_cert_file='a', num_processes=1, process_id=5, coordinator_address='localhost:1')": (
-        "TypeError", "ValueError", "NotImplementedError", "NotImplementedError"),
+        "TypeError", "RuntimeError", "NotImplementedError", "NotImplementedError"),
     # Sums over devices.
     "jax.P(unreduced={'x'})": ("P(unreduced={'x'})", "P(unreduced={'x'}, unreduced_kind=sum)"),
     "jax.P('y', reduced={'x'})": ("P('y', reduced={'x'})", "P('y', reduced={'x'})"),

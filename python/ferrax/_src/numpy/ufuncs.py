@@ -58,14 +58,18 @@ def _is_integer(x) -> bool:
 
 
 def log2(x: ArrayLike, /) -> Array:
-    """The logarithm to the base 2, elementwise: where JAX 0.12 is followed, one equation of that name.
+    """The logarithm to the base 2, elementwise: where JAX 0.12 is followed, one equation of that name, which keeps
+    weak types.
 
     Args: x: array of numbers; of integers and bools as of floats.
 
     >>> jnp.log2(jnp.array([1.0, 2.0, 8.0]))
     Array([0., 1., 3.], dtype=float32)
     """
-    return polynomial.log2(_inexact("log2", x)) if follows(0, 12) else ufuncs.log2(x)
+    if follows(0, 12):
+        return polynomial.log2(_inexact("log2", x))
+    log = ufuncs.log2(x)
+    return convert(log, log.dtype)
 
 
 # ---------------------------------------------------------------------------- predicates
