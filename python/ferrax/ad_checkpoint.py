@@ -1,7 +1,12 @@
 """Names for values in checkpointed functions, and what these keep."""
 
 from ferrax._src.base import public as _public
-from ferrax._src.transforms.ad_checkpoint import checkpoint_name, print_saved_residuals
+from ferrax._src.core.primitives import builtin as _builtin
+from ferrax._src.transforms.ad_checkpoint import (
+    checkpoint_name,
+    checkpoint_name_fwd,
+    print_saved_residuals,
+)
 from ferrax._src.transforms.checkpoint_policies import (
     Offloadable,
     Recompute,
@@ -14,8 +19,12 @@ __all__ = [
     "Recompute",
     "Saveable",
     "checkpoint_name",
+    "checkpoint_name_fwd",
     "checkpoint_policies",
+    "name_p",
     "print_saved_residuals",
 ]
+
+name_p = _builtin("name")
 
 _public.export(__name__)

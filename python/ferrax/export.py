@@ -6,6 +6,9 @@ from ferrax._src.dims import (
     is_symbolic_dim as is_symbolic_dim,
     symbolic_shape as symbolic_shape,
 )
+from ferrax._src.dims.decisions import (
+    symbolic_dim_bounds as symbolic_dim_bounds,
+)
 from ferrax._src.interop.export import (
     DisabledSafetyCheck as DisabledSafetyCheck,
     Exported as Exported,

@@ -21,5 +21,6 @@ from ferrax._src.callbacks.ffi_targets import (
     register_ffi_type as register_ffi_type,
     register_ffi_type_id as register_ffi_type_id,
 )
+from ferrax._src.interop.core_functions import abstract_token as abstract_token
 
 _public.export(__name__)

@@ -45,9 +45,7 @@ EXAMPLES: dict[str, dict[str, tuple[float, float]]] = {
 NAMES = [*LIBRARIES, *EXAMPLES]
 
 NEWEST_REFERENCE = HERE / "newest.json"
-# Keras asks for the shapes of results for a size that is not known, which functions are not traced for.
-WAITING = {"keras"}
-OWN = {path.stem.removeprefix("with_") for path in HERE.glob("newest/with_*.py")} - WAITING
+OWN = {path.stem.removeprefix("with_") for path in HERE.glob("newest/with_*.py")}
 # Programs that are for the libraries' older versions, too.
 NEWEST = [*sorted(OWN), "flax", "haiku"]
 

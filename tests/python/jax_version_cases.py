@@ -190,6 +190,95 @@ CASES = {
         ABSENT, "[1.0, 3.0, 5.0]"),
     "str(jax.make_jaxpr(lambda x: lax.polynomial(x, [1.0, 2.0]))(1.0))": (
         ABSENT, "{ lambda ; a:f32[]. let b:f32[] = polynomial a 1.0:f32[] 2.0:f32[] in (b,) }"),
+    "[str(e.primitive) for e in jax.make_jaxpr(jnp.log2)(1.0).eqns] == ['log2']": ("False", "True"),
+    "jnp.log2(jnp.int8(8))": ("Array(3., dtype=float32)", "Array(3., dtype=float32)"),
+    "jnp.log2(8)": ("Array(3., dtype=float32)", "Array(3., dtype=float32, weak_type=True)"),
+    "rounded(jax.grad(jnp.log2)(2.0))": ("0.721", "0.721"),
+    "'polynomial' in str(jax.make_jaxpr(jnp.polyval)(jnp.ones(2), 1.0))": ("False", "True"),
+    "jnp.polyval(jnp.array([2.0]), jnp.inf).item()": ("nan", "2.0"),
+    "jnp.polyval(jnp.array([1, 2, 3]), 2, unroll=None)": ("TypeError", "Array(11, dtype=int32)", "Array(11, dtype=int32)"),
+    "jnp.polyval(jnp.array([1, 2, 3]), 2, unroll=-1)": (None, "ValueError"),
+    "jnp.polyval(jnp.array([True]), True)": (None, "Array(True, dtype=bool)"),
+    "jnp.polyval(jnp.array([]), 2)": (None, "Array(0., dtype=float32)"),
+    "jnp.polyval(jnp.ones((3, 2)), jnp.ones((4, 2))).shape": ("(4, 2)", "(4, 2)"),
+    "jnp.polyval(jnp.ones((3, 4, 2)), jnp.arange(2.0)).shape": ("(4, 2)", "(4, 2)"),
+    "jax.grad(jnp.polyval)(jnp.ones(3), 2.0).tolist()": ("[4.0, 2.0, 1.0]", "[4.0, 2.0, 1.0]"),
+    "rounded(lax.erfc(1.0, accuracy=lax.AccuracyMode.HIGHEST))": ("TypeError", "0.157", "0.157"),
+    "jnp.histogram(jnp.arange(3.0), 2, out_sharding=None)[0].tolist()": ("TypeError", "[1.0, 2.0]", "[1.0, 2.0]"),
+    "[x.shape for x in sharded_histogram()]": ("TypeError", "[(4,), (5,)]", "[(4,), (5,)]"),
+    "mapped(lambda x: lax.pbroadcast(x, 'i', jnp.int32(1)))": ("TypeError", "[1, 1, 1]", "[1, 1, 1]"),
+    "mapped(lambda x: lax.pbroadcast(x, 'i', jnp.int32(7)))": ("AssertionError", "[2, 2, 2]", "[2, 2, 2]"),
+    "mapped(lambda x: lax.pbroadcast(x, 'i', jnp.array([1])))": ("TypeError", "TypeError"),
+    "jax.grad(lambda y: jax.vmap(lambda x: lax.pbroadcast(x, 'i', jnp.int32(1)), axis_name='i')(y).sum())(jnp.ones(3)).tolist()": (
+        "TypeError", "[0.0, 3.0, 0.0]", "[0.0, 3.0, 0.0]"),
+    # Logs and accumulators of reverse rules.
+    "logged(SINE, 2.0)": (ABSENT, "[1.081, 2.0]", "[1.081, 2.0]"),
+    "logged(jax.jit(SINE), 2.0)": (ABSENT, "[1.081, 2.0]", "[1.081, 2.0]"),
+    "logged(jax.checkpoint(SINE), 2.0)": (ABSENT, "[1.081, 2.0]", "[1.081, 2.0]"),
+    "jax.jit(lambda x: jax.vjp(SINE, x)[1].with_logs(2.0)[1])(1.0)['g'].item()": (ABSENT, "2.0", "2.0"),
+    "jax.vmap(lambda x: jax.vjp(SINE, x)[1].with_logs(x)[1]['g'])(jnp.arange(3.0)).tolist()": (ABSENT, "[0.0, 1.0, 2.0]", "[0.0, 1.0, 2.0]"),
+    "jax.vjp(jnp.sin, 1.0)[1].with_logs(2.0)[1]": (ABSENT, "{}", "{}"),
+    "jax.vjp(lambda x: SINE(SINE(x)), 1.0)[1].with_logs(1.0)": (ABSENT, "ValueError", "ValueError"),
+    "jax.vjp(lambda x: lax.scan(lambda c, _: (SINE(c), 0), x, None, 3)[0], 1.0)[1].with_logs(1.0)[1]['g'].shape": (
+        ABSENT, "(3,)", "NotImplementedError", "NotImplementedError"),
+    "jax.vjp(jax.vmap(SINE), jnp.ones(3))[1].with_logs(jnp.ones(3))[1]['g'].shape": (
+        ABSENT, "(3,)", "NotImplementedError", "NotImplementedError"),
+    "rounded(jax.grad(lambda x: lax.scan(lambda c, _: (SINE(c), 0), x, None, 3)[0])(1.0))": (ABSENT, "0.265", "0.265"),
+    "rounded(jax.grad(SINE)(1.0))": (ABSENT, "0.54", "0.54"),
+    "logged(rule(lambda r, g: ((g,), 3)), 1.0)": (ABSENT, "TypeError", "TypeError"),
+    "logged(rule(lambda r, g: (g,)), 1.0)": (ABSENT, "TypeError", "TypeError"),
+    "jax.vjp(rule(lambda r, g: ((g,), None)), 1.0)[1].with_logs(1.0)[1]": (ABSENT, "{}", "{}"),
+    "summed(jax.grad(PRODUCT, (0, 1))({'a': 2.0}, 3.0))": (ABSENT, "[3.0, 2.0]", "[3.0, 2.0]"),
+    "summed(jax.vmap(jax.grad(PRODUCT, (0, 1)))({'a': jnp.ones(2)}, jnp.ones(2)))": (ABSENT, "[2.0, 2.0]", "[2.0, 2.0]"),
+    "jax.vjp(PRODUCT, {'a': 2.0}, 3.0)[1].with_logs(1.0)[1]['k'].dtype.name": (None, "float32"),
+    "jax.grad(adding(lambda r, g, x: None))(3.0).item()": (ABSENT, "0.0", "0.0"),
+    "jax.grad(adding(lambda r, g, x: [x.accum(g), x.accum(g)] and None))(3.0).item()": (ABSENT, "2.0", "2.0"),
+    "jax.grad(adding(lambda r, g, x: 5))(3.0)": (ABSENT, "TypeError", "TypeError"),
+    "remembered()(1.0)": (ABSENT, "NotImplementedError", "NotImplementedError"),
+    "jax.grad(remembered())(1.0)": (ABSENT, "NotImplementedError", "NotImplementedError"),
+    "jax.grad(jax.custom_gradient(lambda x: (x, lambda g: ((g * 5,), {'q': g})), with_logs=True))(3.0).item()": (
+        "TypeError", "5.0", "5.0"),
+    "jax.vjp(jnp.multiply, 2.0, 3.0, in_nzs=(True, False))[1](1.0)[1].item()": ("TypeError", "0.0", "0.0"),
+    "jax.vjp(lambda d: d['a'] * d['b'], {'a': 2.0, 'b': 3.0}, in_nzs=(True,))[1](1.0)[0]['b'].item()": ("TypeError", "2.0", "2.0"),
+    "jax.vjp(jnp.multiply, 2.0, 3.0, in_nzs=(True,))": ("TypeError", "ValueError", "ValueError"),
+    "jax.vjp(jnp.multiply, 2.0, 3.0, in_nzs=(1, 0))": ("TypeError", "ValueError", "ValueError"),
+    "jax.linearize(jnp.multiply, 2.0, 3.0, in_nzs=(True, False))[1](1.0, 1.0).item()": ("TypeError", "3.0", "3.0"),
+    "jax.vjp(lambda x: (x, 1.0), 2.0)[1].out_nzs": (ABSENT, "(True, False)", "(True, False)"),
+    # Parts of jaxprs.
+    "str(ad.jvp_jaxpr(PARTS, [True, False], False)[1])": (ABSENT, "[True, True, False]"),
+    "len(ad.jvp_jaxpr(PARTS, [True, False], True)[0].outvars)": (ABSENT, "6"),
+    "jc.jaxpr_as_fun(ad.jvp_jaxpr(PARTS, [True, False], False)[0])(2.0, 3.0, 1.0)[3].item()": (ABSENT, "3.0"),
+    "jc.jaxpr_as_fun(pe.move_binders_to_back(PARTS, [True]))(2.0, 3.0)[1].item()": (ABSENT, "4.0"),
+    "[len(pe.prune_closed_jaxpr_outputs(PARTS, [True, False, True]).outvars)]": (ABSENT, "[2]"),
+    "pe.partial_eval_jaxpr_nounits(PARTS, [True, False], False)[2]": (ABSENT, "[True, True, False]"),
+    "[len(x.outvars) for x in pe.partial_eval_jaxpr_nounits(PARTS, [True, False], False)[:2]]": (ABSENT, "[2, 2]"),
+    "[len(x.invars) for x in pe.partial_eval_jaxpr_nounits(PARTS, [True, False], True)[:2]]": (ABSENT, "[1, 2]"),
+    "str(pe.partial_eval_jaxpr_nounits(PARTS, [True, False], [False, False, True])[1])": (
+        ABSENT, "{ lambda ; a:f32[] b:f32[]. let\n    c:f32[] = mul b a\n    d:f32[] = add b 1.0:f32[]\n  in (c, d, a) }"),
+    "pe.abstract_eval_fun(lambda x, *, n: [x * n], jax.typeof(1.0), n=2, debug_info=DEBUG)": (
+        ABSENT, "[ShapedArray(float32[], weak_type=True)]"),
+    "jax.export.symbolic_dim_bounds(2 * jax.export.symbolic_shape('a', constraints=['a <= 5'])[0] + 1)": (ABSENT, "(3, 11)"),
+    "jax.export.symbolic_dim_bounds(3)": (ABSENT, "(3, 3)"),
+    "jax.export.symbolic_dim_bounds('a')": (ABSENT, "TypeError"),
+    "jax.ad_checkpoint.name_p.bind(1.0, name='a')": (ABSENT, "TypedFloat(1.0, dtype=float32)", ABSENT, "Array(1., dtype=float32, weak_type=True)"),
+    "str(jax.make_jaxpr(lambda x: jax.ad_checkpoint.checkpoint_name_fwd(x, 'a'))(1.0).eqns[0].primitive)": (ABSENT, "name"),
+    # Where programs run.
+    "compute_on('device_host').__class__.__name__": ("_GeneratorContextManager", "TypeError"),
+    "compute_on(jnp.cos, compute_type='device_host', out_memory_spaces=jax.memory.Space.Device)(0.0).item()": ("TypeError", "1.0"),
+    "compute_on(compute_type='device_host', out_memory_spaces=jax.memory.Space.Device)(lambda x, *, k: x * k)(2.0, k=3.0).item()": (
+        "TypeError", "6.0"),
+    "jax.distributed.initialize(mtls_cert_file='a', num_processes=1, process_id=5, coordinator_address='localhost:1')": (
+        "TypeError", "RuntimeError", "NotImplementedError", "NotImplementedError"),
+    # Sums over devices.
+    "jax.P(unreduced={'x'})": ("P(unreduced={'x'})", "P(unreduced={'x'}, unreduced_kind=sum)"),
+    "jax.P('y', reduced={'x'})": ("P('y', reduced={'x'})", "P('y', reduced={'x'})"),
+    "jax.P('y', unreduced={'x'}).unreduced_kind.name, jax.P('y').unreduced_kind": (ABSENT, "('sum', None)", "('sum', None)"),
+    "jax.P(unreduced={'x'}) is jax.P(unreduced={'x'}, unreduced_kind=KIND.sum)": (ABSENT, "True"),
+    "jax.P('y', unreduced={'x'}, unreduced_kind=KIND.max)": (
+        ABSENT, "P('y', unreduced={'x'}, unreduced_kind=max)", ABSENT, "NotImplementedError"),
+    "jax.P('y', unreduced_kind=KIND.sum)": (ABSENT, "ValueError"),
+    "jax.P('y', unreduced={'x'}, unreduced_kind='sum')": ("TypeError", "TypeError"),
+    "jax.P(unreduced={'x'}) + jax.P(reduced={'y'})": (None, "TypeError"),
     # SciPy's functions.
     "special.erfcinv(jnp.array([0.0, 1.0, 2.0, -1.0, 3.0, jnp.nan])).tolist()": (
         ABSENT, "[inf, 0.0, -inf, nan, nan, nan]"),
@@ -248,11 +337,27 @@ CASES = {
 }  # fmt: skip
 
 
+class Lazy(dict):
+    """A namespace with values that are made when they are asked for, as a version may not have what they need."""
+
+    def __init__(self, makers):
+        super().__init__()
+        self.makers = makers
+
+    def __missing__(self, name):
+        return self.makers[name]()
+
+
 def namespace():
     """What the expressions are written with."""
     import jax
+    import jax.ad_checkpoint
+    import jax.api_util
+    import jax.experimental.compute_on
+    import jax.export
     import jax.extend.core as jc
     import jax.extend.core.primitives
+    import jax.interpreters.ad
     import jax.interpreters.partial_eval as pe
     import jax.numpy as jnp
     import jax.scipy.linalg
@@ -295,13 +400,74 @@ def namespace():
             return round(x, 3)
         return [round(item, 3) for item in x]
 
-    return {
+    def rule(backward):
+        @jax.custom_vjp
+        def sine(x):
+            return jnp.sin(x)
+
+        sine.defvjp_with_logs(lambda x: (jnp.sin(x), x), backward)
+        return sine
+
+    def adding(backward):
+        @jax.custom_vjp
+        def same(x):
+            return x
+
+        same.defvjp_with_accums(lambda x: (x, None), backward)
+        return same
+
+    def product():
+        @jax.custom_vjp
+        def product(x, y):
+            return x["a"] * y
+
+        def backward(residuals, g, x, y):
+            x["a"].accum(g * residuals[1])
+            y.accum(g * residuals[0])
+            return {"k": jnp.asarray(g)}
+
+        product.defvjp_with_accums(lambda x, y: (x["a"] * y, (x["a"], y)), backward)
+        return product
+
+    def remembered():
+        @jax.custom_vjp
+        def sine(x):
+            return jnp.sin(x)
+
+        sine.defremat(lambda x: (jnp.sin(x), ()), lambda r, x: (jnp.sin(x), x), lambda x, g: (g,))
+        return sine
+
+    def logged(function, cotangent):
+        (found,), logs = jax.vjp(function, 1.0)[1].with_logs(cotangent)
+        return [round(float(x), 3) for x in (found, logs["g"])]
+
+    def sharded_histogram():
+        mesh = jax.make_mesh((1,), ("x",))
+        with jax.set_mesh(mesh):
+            return jnp.histogram(jnp.arange(8.0), 4, out_sharding=jax.P())
+
+    def mapped(function):
+        return jax.vmap(function, axis_name="i")(jnp.arange(3)).tolist()
+
+    lazy = {
+        "SINE": lambda: rule(lambda x, g: ((g * jnp.cos(x),), {"g": g})),
+        "PRODUCT": product,
+        "KIND": lambda: jax.sharding.UnreducedKind,
+    }
+    known = Lazy(lazy)
+    known |= {
+        "ad": jax.interpreters.ad, "adding": adding, "compute_on": jax.experimental.compute_on.compute_on,
+        "DEBUG": jax.api_util.debug_info("f", jnp.sin, (1.0,), {}), "logged": logged, "mapped": mapped,
+        "PARTS": jax.make_jaxpr(lambda x, y: (x * y, x + 1, y))(1.0, 2.0), "remembered": remembered, "rule": rule,
+        "sharded_histogram": sharded_histogram,
+        "summed": lambda tree: [float(jnp.sum(leaf)) for leaf in jax.tree.leaves(tree)],
         "CLOSED": jax.make_jaxpr(lambda x: x + constant)(1.0), "SCAN": scans[0].params, "built": built,
         "counts": counts, "jc": jc, "pe": pe,
         "A": a, "B": b, "KEY": jax.random.key(0), "call": call, "called": lambda **o: str(call(**o).primitive),
         "jax": jax, "jnp": jnp, "lax": jax.lax, "linalg": jax.scipy.linalg, "random": jax.random,
         "rounded": lambda x: shown(rounded(x)), "solved": solved, "special": jax.scipy.special, "take": take,
     }  # fmt: skip
+    return known
 
 
 def outcome(expression, names):

@@ -22,6 +22,7 @@ from ferrax._src.core import (
     program_cache,  # noqa: F401  its settings, before anything is compiled
     runtime,  # noqa: F401  the settings, before anything is traced
 )
+from ferrax._src.experimental.hi.accums import NullAccum, ValAccum
 from ferrax._src.numpy import array_methods, at, index_checks, indexing, ref_ops
 from ferrax._src.parallel import (
     constraints,
@@ -30,7 +31,7 @@ from ferrax._src.parallel import (
     shard_map_rules,  # noqa: F401  derivatives and batches
 )
 from ferrax._src.random import generators  # noqa: F401  those that keys are named after
-from ferrax._src.transforms import custom_dce, custom_views  # noqa: F401
+from ferrax._src.transforms import custom_dce, custom_views, custom_vjp  # noqa: F401
 
 array_methods.install(_core.Array)
 indexing.install(_core.Array)
@@ -41,3 +42,4 @@ ref_ops.install(state.Ref)
 ref_ops.install(state.TransformedRef)
 explicit_types.install(constraints.reshard, constraints.with_sharding_constraint)
 index_checks.callback = debug_callback
+custom_vjp.accumulators += [ValAccum, NullAccum]

@@ -4,6 +4,7 @@ from __future__ import annotations as annotations  # a name of JAX's module
 
 from ferrax._src.base import public as _public
 from ferrax._src.interop.ad_functions import jvp as jvp, linearize as linearize
+from ferrax._src.interop.jaxpr_parts import jvp_jaxpr as jvp_jaxpr
 from ferrax._src.tracing.traces import JVPTrace as JVPTrace, JVPTracer as JVPTracer
 from ferrax._src.transforms.ad import (
     UndefinedPrimal as UndefinedPrimal,

@@ -10,6 +10,12 @@ from ferrax._src.core.dead_code import (
     dce_jaxpr_consts as dce_jaxpr_consts,
     dce_rules as dce_rules,
 )
+from ferrax._src.interop.jaxpr_parts import (
+    abstract_eval_fun as abstract_eval_fun,
+    move_binders_to_back as move_binders_to_back,
+    partial_eval_jaxpr_nounits as partial_eval_jaxpr_nounits,
+    prune_closed_jaxpr_outputs as prune_closed_jaxpr_outputs,
+)
 from ferrax._src.interop.one_jaxpr import (
     close_jaxpr as close_jaxpr,
     convert_constvars_jaxpr as convert_constvars_jaxpr,

@@ -58,6 +58,14 @@ INSTEAD = {
     "jax.extend.sharding": "shardings are not XLA's; use jax.sharding.NamedSharding",
     "jax.extend.xla": "programs are compiled by ferrax itself, not by XLA",
     "jax.tools": "programs are not XLA's; jax.export saves compiled functions",
+    "jax.sharding.no_collectives": "over explicit axes nothing is exchanged that no operation asks for; look at the "
+    "compiled function's as_text() for what is",
+    "jax.lax.psum_scatter_start": "collectives are not split in two halves; use jax.lax.psum_scatter",
+    "jax.interpreters.batching.zero_if_mapped": "jaxprs are batched by jax.vmap(jax.core.jaxpr_as_fun(jaxpr))",
+    "jax.interpreters.batching.batch_jaxpr_axes": "jaxprs are batched by jax.vmap(jax.core.jaxpr_as_fun(jaxpr))",
+    "jax.interpreters.batching.batch_subtrace": "functions are batched by jax.vmap",
+    "jax.interpreters.ad.backward_pass": "linear jaxprs are transposed by "
+    "jax.linear_transpose(jax.core.jaxpr_as_fun(jaxpr), *types)",
 }  # fmt: skip
 
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, NoReturn
 
+from ferrax._src.base.jax_version import follows
 from ferrax._src.core.immutable import Immutable
 
 _lock = threading.Lock()
@@ -59,7 +60,7 @@ def _names(what, names) -> frozenset:
 class UnreducedKind(enum.Enum):
     """What is left to be done with an array's parts over the axes that a `PartitionSpec` has as unreduced.
 
-    Sums are what there is: `PartitionSpec(unreduced=…)` is of that kind.
+    Sums are what there is: `PartitionSpec(unreduced=…)` is of that kind, and others are refused there.
 
     >>> ferrax.sharding.UnreducedKind.sum.value
     1
@@ -79,9 +80,11 @@ class PartitionSpec(Immutable):
             beyond are not divided.
         unreduced: names of axes over which the array is the sum of what the devices hold.
         reduced: names of axes over which the array is whole, and its derivative unreduced.
+        unreduced_kind: `UnreducedKind.sum`, or None, which is that where there are such axes.
 
-    Errors: TypeError unless `unreduced` and `reduced` are sets; ValueError where a name is in two
-    places, and for tuples in tuples.
+    Errors: TypeError unless `unreduced` and `reduced` are sets, and for another kind; ValueError where a name is in two
+    places, for tuples in tuples, and for a kind without unreduced axes; NotImplementedError for `UnreducedKind.max` and
+    `min`.
 
     Example:
         >>> ferrax.P("x", None, ("y", "z"))
@@ -99,7 +102,10 @@ class PartitionSpec(Immutable):
         *partitions: Any,
         unreduced: Iterable[Hashable] = frozenset(),
         reduced: Iterable[Hashable] = frozenset(),
+        unreduced_kind: UnreducedKind | None = None,
     ) -> PartitionSpec:
+        if unreduced_kind is not None:
+            _check_kind(unreduced_kind, unreduced)
         key = (
             tuple(map(_canonical, partitions)),
             _names("unreduced", unreduced),
@@ -124,6 +130,11 @@ class PartitionSpec(Immutable):
         """The entries, one for each axis of the array."""
         return self._partitions
 
+    @property
+    def unreduced_kind(self) -> UnreducedKind | None:
+        """What is left to be done over the unreduced axes; None without such."""
+        return UnreducedKind.sum if self.unreduced else None
+
     def _without_sums(self, what) -> tuple:
         if self.unreduced or self.reduced:
             raise ValueError(
@@ -143,6 +154,8 @@ class PartitionSpec(Immutable):
 
     def __add__(self, other: Any) -> PartitionSpec:
         if isinstance(other, PartitionSpec):
+            if follows(0, 12) and self.unreduced_kind is not other.unreduced_kind:
+                raise TypeError(f"PartitionSpecs are added of one unreduced_kind, got {self} and {other}")
             return PartitionSpec(
                 *self._partitions,
                 *other._partitions,
@@ -176,12 +189,14 @@ class PartitionSpec(Immutable):
         partitions: Iterable[Any] | None = None,
         unreduced: Iterable[Hashable] | None = None,
         reduced: Iterable[Hashable] | None = None,
+        **kind: UnreducedKind | None,
     ) -> PartitionSpec:
-        """The spec with other `partitions`, `unreduced` or `reduced`."""
+        """The spec with other `partitions`, `unreduced`, `reduced` or `unreduced_kind`."""
         return PartitionSpec(
             *(self._partitions if partitions is None else partitions),
             unreduced=self.unreduced if unreduced is None else unreduced,
             reduced=self.reduced if reduced is None else reduced,
+            **kind,
         )
 
     def __getnewargs_ex__(self) -> tuple[Any, ...]:
@@ -196,6 +211,8 @@ class PartitionSpec(Immutable):
         ]
         if not named:
             return f"P({entries})"
+        if self.unreduced and follows(0, 12):
+            named.append("unreduced_kind=sum")
         gap = "" if not entries else " " if entries.endswith(",") else ", "
         return f"P({entries}{gap}{', '.join(named)})"
 
@@ -218,6 +235,18 @@ def _check(partitions, unreduced, reduced) -> None:
                 f"PartitionSpec: an axis that divides the array is not {what}; got {set(both)} in "
                 f"{partitions} and {what}={set(names)}"
             )
+
+
+def _check_kind(kind, unreduced) -> None:
+    if not isinstance(kind, UnreducedKind):
+        raise TypeError(f"PartitionSpec: unreduced_kind must be a ferrax.sharding.UnreducedKind, got {kind!r}")
+    if not unreduced:
+        raise ValueError(f"PartitionSpec: unreduced_kind={kind} without unreduced axes")
+    if kind is not UnreducedKind.sum:
+        raise NotImplementedError(
+            f"PartitionSpec: unreduced_kind={kind} is not available, arrays are sums over unreduced axes; use lax.pmax "
+            "or lax.pmin in a shard_map"
+        )
 
 
 def entry_names(entry: Any) -> tuple:

@@ -12,6 +12,7 @@ each expression. A sum of variables without constraints costs no more than its t
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -236,6 +237,19 @@ def _lower_by_cases(form: Form, facts: list[Form], cases: list[Term]) -> int | f
 def bounds(dim: Any) -> Interval:
     """The least and the largest value of an int or a dimension that are known; infinite where none is."""
     return dim.scope.bounds(dim) if isinstance(dim, _DimExpr) else (dim, dim)
+
+
+def symbolic_dim_bounds(dimension: Any) -> Interval:
+    """The least and the largest value of a dimension that are known, infinite where none is.
+
+    Args: dimension: a symbolic dimension, or an int. Errors: TypeError for anything else.
+
+    >>> from ferrax import export
+    >>> (size,) = export.symbolic_shape("a", constraints=["a <= 5"])
+    >>> export.symbolic_dim_bounds(2 * size + 1)
+    (3, 11)
+    """
+    return bounds(dimension if isinstance(dimension, _DimExpr) else operator.index(dimension))
 
 
 def known_ge(a: Any, b: Any) -> bool | None:

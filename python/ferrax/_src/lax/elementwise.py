@@ -16,11 +16,17 @@ import numpy as np
 
 from ferrax._core import Array, bind
 from ferrax._core.lax import *  # noqa: F403
-from ferrax._core.lax import mul as _mul, real, select_n, stop_gradient as _stop_gradient
+from ferrax._core.lax import (
+    erfc as _native_erfc,
+    mul as _mul,
+    real,
+    select_n,
+    stop_gradient as _stop_gradient,
+)
 from ferrax._src.base import dtypes
 from ferrax._src.base.errors import user_stacklevel
 from ferrax._src.core import as_array
-from ferrax._src.core.op_types import RoundingMethod
+from ferrax._src.core.op_types import AccuracyMode, RoundingMethod
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax.arguments import operand as _operand
 from ferrax._src.tree.tree_util import tree_map
@@ -29,6 +35,7 @@ __all__ = [
     "bitcast_convert_type",
     "convert_element_type",
     "dtype",
+    "erfc",
     "integer_pow",
     "mul",
     "reciprocal",
@@ -204,6 +211,23 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     new_dtype = dtypes.check_and_canonicalize_user_dtype(new_dtype, "bitcast_convert_type")
     operand = _operand(operand, "bitcast_convert_type")
     return bind("bitcast_convert_type", (operand,), {"new_dtype": new_dtype})
+
+
+def erfc(x: ArrayLike, *, accuracy: Any = None) -> Array:  # in the place of the native one
+    """The complementary error function, elementwise.
+
+    Args: x: array of floats; accuracy: None or an `AccuracyMode`: there is one way to compute it.
+
+    Errors: NotImplementedError for another `accuracy`; TypeError for other dtypes.
+
+    >>> lax.erfc(0.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    if not isinstance(accuracy, AccuracyMode | None):
+        raise NotImplementedError(
+            f"erfc has one implementation; accuracy must be None or a lax.AccuracyMode, got {accuracy!r}"
+        )
+    return _native_erfc(x)
 
 
 def stop_gradient(x: T) -> T:  # type: ignore[no-redef]  # in the place of the native one

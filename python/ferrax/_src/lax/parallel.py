@@ -20,7 +20,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import Array, Tracer, as_array, named_axes
 from ferrax._src.lax.arguments import canonical_axis, operand as _operand
 from ferrax._src.lax.creation import full_like
-from ferrax._src.lax.elementwise import convert_element_type, select
+from ferrax._src.lax.elementwise import clamp, convert_element_type, select
 from ferrax._src.lax.reduce import reduce_max, reduce_min, reduce_sum
 from ferrax._src.lax.shape import expand_dims, reshape, squeeze, transpose
 from ferrax._src.lax.slicing import dynamic_slice_in_dim
@@ -333,14 +333,20 @@ def pshuffle(x: Any, axis_name: Any, perm: Any) -> Any:
 def pbroadcast(x: Any, axis_name: Any, source: Any) -> Any:
     """The value of the lane of number `source`, in all lanes of a named axis.
 
+    Args: x: a tree of arrays; axis_name: the axis, or a tuple of axes; source: an int, or a scalar array of integers,
+    of which those out of bounds are the nearest lane.
+
     Errors: NameError where no axis of that name is mapped over; ValueError if there is no such
-    lane.
+    lane; TypeError for another array than a scalar of integers.
 
     >>> ferrax.vmap(lambda x: lax.pbroadcast(x, "i", 1), axis_name="i")(jnp.arange(3))
     Array([1, 1, 1], dtype=int32)
     """
     names = _bound_names(axis_name, "pbroadcast")
-    size, source = named_axes.size_of_all(names), operator.index(source)
+    size = named_axes.size_of_all(names)
+    if isinstance(source, Array | np.ndarray):
+        return _broadcast_from(x, names, as_array(source), size)
+    source = operator.index(source)
     if not 0 <= source < size:
         raise ValueError(f"pbroadcast: there is no lane {source} among {size}")
 
@@ -352,6 +358,19 @@ def pbroadcast(x: Any, axis_name: Any, source: Any) -> Any:
             params = {"axis_name": named_axes.text(name), "source": source // rest % own}
             x = bind("pbroadcast", (x,), params)
         return x
+
+    return tree_util.tree_map(leaf, x)
+
+
+def _broadcast_from(x, names, source, size):
+    """As `pbroadcast`, from a lane whose number is computed. Cost: an `all_gather`."""
+    if source.ndim or not dtypes.issubdtype(source.dtype, np.integer):
+        raise TypeError(f"pbroadcast: source must be an int or a scalar array of integers, got {core.typeof(source)}")
+    lane = clamp(full_like(source, 0), source, full_like(source, size - 1))
+
+    def leaf(x):
+        every = all_gather(_operand(x, "pbroadcast"), names)
+        return squeeze(dynamic_slice_in_dim(every, lane, 1), (0,))
 
     return tree_util.tree_map(leaf, x)
 

@@ -370,6 +370,7 @@ from ferrax._src.numpy.ufuncs import (
     isneginf as isneginf,
     isposinf as isposinf,
     isreal as isreal,
+    log2 as log2,
     mod as mod,
     pow as pow,
     power as power,

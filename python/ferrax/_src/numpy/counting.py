@@ -158,7 +158,7 @@ def histogram_bin_edges(
 
 def histogram(
     a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
-    density: bool | None = None,
+    density: bool | None = None, out_sharding: Any = None,
 ) -> tuple[Array, Array]:
     """Numbers of elements, or sums of weights, in bins: (counts, edges).
 
@@ -166,7 +166,8 @@ def histogram(
     none.
 
     Args: a: array of any shape. bins, range: see `histogram_bin_edges`. weights: one for each
-    element. density: divide by the bins' widths and the total.
+    element. density: divide by the bins' widths and the total. out_sharding: how counts and edges are divided over
+    explicit axes of a mesh, a `PartitionSpec` or a `NamedSharding`; None: as operations give them.
     Returns: counts (bins,) in the float dtype of `a` and the weights, edges (bins + 1,).
     Raises: ValueError for weights of another shape, and as `histogram_bin_edges`.
 
@@ -188,6 +189,18 @@ def histogram(
                 f" {tuple(a.shape)}; each has one"
             )
         a, weights = promote_dtypes_inexact(a, weights)
+    if out_sharding is None:
+        return _histogram(a, bins, range, weights, density)
+
+    def part(number):
+        return lambda: _histogram(a, bins, range, weights, density)[number]
+
+    counts, edges = (with_out_sharding("histogram", out_sharding, part(number)) for number in (0, 1))
+    return counts, edges
+
+
+def _histogram(a, bins, range, weights, density):
+    """As `histogram`, of elements and weights of one float dtype."""
     edges = histogram_bin_edges(a, bins, range)
     # The bins are counted from 1; 0 is what is below, and dropped.
     last = lax.index_in_dim(edges, -1, keepdims=False)

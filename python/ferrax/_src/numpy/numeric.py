@@ -13,6 +13,8 @@ import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
+from ferrax._src.base.jax_version import follows
+from ferrax._src.composed.polynomial import polynomial
 from ferrax._src.core import Array, as_array
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax import api as lax
@@ -420,22 +422,34 @@ def corrcoef(
 
 
 @jit(static_argnames=("unroll",))
-def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
+def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int | None = None) -> Array:
     """Value at `x` of the polynomial with coefficients `p`, highest power first (Horner).
 
-    Args: p: vector; x: array; unroll: how many steps an iteration of the loop has.
+    Args: p: vector; x: array; unroll: how many steps an iteration of the loop has, None or a number that is not
+    negative: the steps are written out in any case.
+    Raises: ValueError for a negative `unroll`.
 
     >>> jnp.polyval(jnp.array([1, 0, 2]), 3)
     Array(11, dtype=int32)
     """
-    del unroll  # the steps are written out in any case
+    if unroll is not None and operator.index(unroll) < 0:
+        raise ValueError(f"polyval: unroll must not be negative, got {unroll}")
     p, x = promote_dtypes(*ensure_arrays("polyval", p, x))
     shape = lax.broadcast_shapes(p.shape[1:], x.shape)
+    if follows(0, 12) and p.shape[0] and x.dtype != np.bool_:
+        x = lax.broadcast_to_rank(x, len(shape)) if x.ndim else x
+        return polynomial(x, _coefficients(p, len(shape)), unroll=unroll)
     y = broadcast_to(lax.full_like(x, 0), shape)
     for position in range(p.shape[0]):
         coefficient = lax.index_in_dim(p, position, keepdims=False)
         y = ufuncs.add(ufuncs.multiply(x, y), coefficient)
     return y
+
+
+def _coefficients(p, rank):
+    """What is along the first axis, from the last to the first; arrays have this rank."""
+    rows = [lax.index_in_dim(p, position, keepdims=False) for position in reversed(range(p.shape[0]))]
+    return [lax.broadcast_to_rank(row, rank) if row.ndim else row for row in rows]
 
 
 @jit(static_argnames=("axis",))

@@ -12,6 +12,8 @@ import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
+from ferrax._src.base.jax_version import follows
+from ferrax._src.composed import polynomial
 from ferrax._src.core import Array, is_concrete
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
@@ -50,6 +52,24 @@ def _is_complex(x) -> bool:
 
 def _is_integer(x) -> bool:
     return is_subdtype(x, np.integer)
+
+
+# ---------------------------------------------------------------------------- of either version
+
+
+def log2(x: ArrayLike, /) -> Array:
+    """The logarithm to the base 2, elementwise: where JAX 0.12 is followed, one equation of that name, which keeps
+    weak types.
+
+    Args: x: array of numbers; of integers and bools as of floats.
+
+    >>> jnp.log2(jnp.array([1.0, 2.0, 8.0]))
+    Array([0., 1., 3.], dtype=float32)
+    """
+    if follows(0, 12):
+        return polynomial.log2(_inexact("log2", x))
+    log = ufuncs.log2(x)
+    return convert(log, log.dtype)
 
 
 # ---------------------------------------------------------------------------- predicates

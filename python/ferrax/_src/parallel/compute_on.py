@@ -8,6 +8,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ferrax._src.base.jax_version import follows
 from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import api_util
 from ferrax._src.core.devices import Space
@@ -29,19 +30,24 @@ def _check(function, compute_type) -> None:
         )
 
 
-@contextlib.contextmanager
-def compute_on(compute_type: str) -> Iterator[None]:
+def compute_on(*args: Any, **kwargs: Any) -> Any:
     """A context, or a decorator, that says what operations run on; here all run on the CPU.
 
-    Args: compute_type: "device_host", "device", "tpu_sparsecore" or "gpu_stream:#".
+    Args: args, kwargs: `compute_type`, which is "device_host", "device", "tpu_sparsecore" or "gpu_stream:#"; where
+    JAX 0.12 is followed the arguments of `compute_on2`, which it does the same as.
 
-    Errors: TypeError if it is no string; ValueError for other strings.
+    Errors: TypeError if it is no string, and for other arguments; ValueError for other strings.
 
     >>> from ferrax.experimental.compute_on import compute_on
     >>> with compute_on("device_host"):
     ...     jnp.ones(2) * 2
     Array([2., 2.], dtype=float32)
     """
+    return compute_on2(*args, **kwargs) if follows(0, 12) else _context(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def _context(compute_type: str) -> Iterator[None]:
     _check("compute_on", compute_type)
     yield
 
@@ -76,8 +82,8 @@ def compute_on2(
 
     @api_boundary
     @functools.wraps(f)
-    def within(*args):
-        out, tree = tree_util.tree_flatten(f(*args))
+    def within(*args, **kwargs):
+        out, tree = tree_util.tree_flatten(f(*args, **kwargs))
         dummy = tree_util.with_placeholders(tree)
         spaces = tree_util.broadcast_prefix(
             out_memory_spaces, dummy, is_leaf=lambda x: isinstance(x, Space)

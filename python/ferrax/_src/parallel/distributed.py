@@ -60,7 +60,9 @@ def initialize(
     cluster_detection_method: str | None = None, initialization_timeout: int = 300,
     heartbeat_timeout_seconds: int = 100, shutdown_timeout_seconds: int = 300,
     coordinator_bind_address: str | None = None, slice_index: int | None = None,
-    partition_index: int | None = None,
+    partition_index: int | None = None, mtls_cert_file: str | None = None, mtls_key_file: str | None = None,
+    mtls_ca_file: str | None = None, mtls_peer_uri_prefix: str | None = None,
+    verify_secure_credentials: bool | None = None,
 ) -> None:
     """Joins the processes of a program, which `mpiexec -n 4 python program.py`, or Slurm, starts.
 
@@ -81,6 +83,8 @@ def initialize(
         initialization_timeout, coordinator_bind_address: MPI has started and found the processes before.
         partition_index: the group of machines that this process is in, kept in the state. None: what
             JAX_PARTITION_INDEX says. slice_index: its old name.
+        mtls_cert_file, mtls_key_file, mtls_ca_file, mtls_peer_uri_prefix, verify_secure_credentials: unset:
+            there is no service whose connections they would secure.
 
     From then on an exception that nobody catches ends all processes, not only the one that raised it.
 
@@ -88,7 +92,7 @@ def initialize(
     devices are named than there are, and if processes have different numbers of devices; TypeError for numbers
     that are none; RuntimeError if it was called before, or if devices of several processes were looked at before;
     ImportError where there are several processes and no mpi4py; NotImplementedError for several processes that
-    nothing joins, and for other methods.
+    nothing joins, for other methods and for certificates.
 
     >>> ferrax.distributed.initialize("localhost:1234", num_processes=1, process_id=0)
     >>> ferrax.distributed.is_initialized()
@@ -100,6 +104,14 @@ def initialize(
             f"distributed.initialize: cluster_detection_method must be one of "
             f"{', '.join(map(repr, _METHODS))}; got {cluster_detection_method!r}"
         )
+    files = {"mtls_cert_file": mtls_cert_file, "mtls_key_file": mtls_key_file, "mtls_ca_file": mtls_ca_file}
+    more = {"mtls_peer_uri_prefix": mtls_peer_uri_prefix, "verify_secure_credentials": verify_secure_credentials}
+    for name, value in (files | more).items():
+        if value:
+            raise NotImplementedError(
+                f"distributed.initialize: {name} is not available: processes are joined by MPI, which has a network of "
+                "its own; use one that is secured"
+            )
     if slice_index is not None:
         if partition_index is not None:
             raise ValueError(

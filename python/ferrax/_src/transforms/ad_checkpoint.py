@@ -306,6 +306,18 @@ def checkpoint_name(x: Any, name: Any) -> Any:
     return tree_util.tree_map(lambda leaf: _core.bind("name", (leaf,), {"name": name}), x)
 
 
+def checkpoint_name_fwd(x: Any, name: Any) -> Any:
+    """As `checkpoint_name`: a name is that of the value, not of its cotangent, in either.
+
+    Args: x: an array or a pytree of arrays; name: a string (TypeError).
+
+    >>> from ferrax.ad_checkpoint import checkpoint_name_fwd
+    >>> checkpoint_name_fwd(1.0, "hidden")
+    Array(1., dtype=float32, weak_type=True)
+    """
+    return checkpoint_name(x, name)
+
+
 def saved_residuals(f, *args, **kwargs) -> list[tuple[core.ShapedArray, str]]:
     """What the reverse-mode derivative of `f` keeps from evaluating `f(*args, **kwargs)`.
 

@@ -20,6 +20,7 @@ from ferrax._src.core import abstract_type, api_util, float0
 from ferrax._src.core.explicit_types import retyped
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.primitives import apply_program
+from ferrax._src.lax.elementwise import stop_gradient
 from ferrax._src.tracing.staging import stage
 from ferrax._src.transforms import (
     box_rules,
@@ -203,13 +204,6 @@ def _jvp(fun, primals, tangents, has_aux):
     return out, tangent
 
 
-def _refuse_in_nzs(name, in_nzs):
-    if in_nzs is not None:
-        raise NotImplementedError(
-            f"{name}: in_nzs is not available; close over the arguments that are not differentiated in"
-        )
-
-
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, in_nzs: Any = None) -> tuple[Any, ...]:
     """The value of `fun` and its derivative as a linear function of tangents.
 
@@ -217,21 +211,47 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, in_
     `(out, f_jvp, aux)`.
 
     Args: fun: a function of arrays; primals: its arguments, at which to linearize; has_aux: whether
-    it returns a pair, of which the second is passed through; in_nzs: None, all of them are differentiated in.
+    it returns a pair, of which the second is passed through; in_nzs: a tree of bools above the arguments, which are
+    differentiated in; None: all of them. Tangents of others count as zeros.
     Tangents of mutable arrays (`Ref`) among `primals` are mutable arrays, as in `jvp`.
 
-    Errors: NotImplementedError for another `in_nzs`.
+    Errors: ValueError for another `in_nzs`, NotImplementedError for one beside mutable arrays.
 
     Example:
         >>> y, f_jvp = ferrax.linearize(jnp.sin, 0.0)
         >>> f_jvp(2.0)
         Array(2., dtype=float32, weak_type=True)
     """
-    _refuse_in_nzs("linearize", in_nzs)
     api_util.check_callable(fun)
     if ref_tangents.refs_among(primals):
+        if in_nzs is not None:
+            raise NotImplementedError(
+                "linearize: in_nzs beside mutable arrays; leave it out, and give zeros as tangents of the others"
+            )
         return ref_tangents.linearize(linearize, fun, primals, has_aux)
+    fun = _only(fun, primals, in_nzs, "linearize")
     return _at_a_point(_linearize, value_rules.Push, fun, primals, has_aux)
+
+
+def _only(fun, primals, in_nzs, name):
+    """The function, of which those arguments are constants that `in_nzs` says are not differentiated in."""
+    if in_nzs is None:
+        return fun
+    prefix = tuple(in_nzs) if isinstance(in_nzs, list) else in_nzs
+    flags = tree_util.tree_leaves(prefix)
+    if not all(isinstance(flag, bool) for flag in flags):
+        raise ValueError(f"{name}: in_nzs must be a tree of bools, got {in_nzs!r}")
+    try:
+        flags = tree_util.broadcast_prefix(prefix, primals)
+    except ValueError as error:
+        raise ValueError(f"{name}: in_nzs must be a tree above the arguments, got {in_nzs!r}: {error}") from None
+
+    @functools.wraps(fun)
+    def of_some(*args):
+        leaves, tree = tree_util.tree_flatten(args)
+        return fun(*tree.unflatten([x if flag else stop_gradient(x) for x, flag in zip(leaves, flags)]))
+
+    return of_some
 
 
 def _at_a_point(transform, moved, fun, primals, has_aux):
@@ -288,7 +308,7 @@ class _Pull(_Push):
         self.arguments = point.arguments_among(residuals)
 
     @boundary
-    def __call__(self, residuals, *given, chosen=None):
+    def __call__(self, residuals, *given, chosen=None, logs=None):
         if len(given) != 1:
             raise TypeError(
                 f"The function that vjp returned was called with {len(given)} arguments, but takes one: "
@@ -305,7 +325,7 @@ class _Pull(_Push):
             )
         checked = checks.check_cotangents(leaves, point.out_types)
         checks.check_explicit_cotangents(checked, point.flat.types)
-        found = point.pullback(residuals, checked, chosen)
+        found = point.pullback(residuals, checked, chosen, logs)
         return self.tree.unflatten(point.cotangent_or_zeros(found, chosen))
 
 
@@ -317,12 +337,12 @@ def vjp(
 
     Returns `(out, f_vjp)`, with `has_aux` `(out, f_vjp, aux)`. `f_vjp` takes a tree like the
     output and returns a tuple with one entry for each primal; `f_vjp.with_refs` adds cotangents to
-    mutable arrays.
+    mutable arrays, and `f_vjp.with_logs` gives what reverse rules log as well.
 
     Errors: `f_vjp` raises ValueError for another structure, shape or dtype.
     Args: fun: a function of arrays; primals: its arguments; has_aux: whether it returns a pair, of
-    which the second is passed through; reduce_axes: must be empty; saveable_args, in_nzs: True and None
-    (NotImplementedError): arguments may be kept, and all of them are differentiated in.
+    which the second is passed through; reduce_axes: must be empty; saveable_args: True (NotImplementedError):
+    arguments may be kept; in_nzs: as for `linearize`, the cotangents of other arguments are zeros.
 
     Example:
         >>> y, f_vjp = ferrax.vjp(jnp.multiply, 2.0, 3.0)
@@ -333,8 +353,8 @@ def vjp(
         raise NotImplementedError("vjp: reduce_axes is not supported")
     if saveable_args is not True:
         raise NotImplementedError("vjp: saveable_args is not available; ferrax.checkpoint(f) computes values again")
-    _refuse_in_nzs("vjp", in_nzs)
     api_util.check_callable(fun)
+    fun = _only(fun, primals, in_nzs, "vjp")
     return _at_a_point(_vjp, value_rules.Pull, fun, primals, has_aux)
 
 

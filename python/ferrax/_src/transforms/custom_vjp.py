@@ -14,6 +14,7 @@ from ferrax._src.core.manual_axes import dual_texts
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.transforms import linearized, ref_rules, stepwise
+from ferrax._src.transforms.ad import Zero
 from ferrax._src.transforms.closures import closure_convert
 from ferrax._src.transforms.custom_rules import (
     VALUE_UNKNOWN,
@@ -31,6 +32,9 @@ from ferrax._src.transforms.custom_rules import (
 from ferrax._src.tree import tree_util
 
 __all__ = ["custom_gradient", "custom_vjp"]
+
+# The classes of what rules of `defvjp_with_accums` are given; they are written above this layer (`startup`).
+accumulators: list[Any] = []
 
 
 class custom_vjp(CustomFunction[P, R]):  # noqa: N801
@@ -61,8 +65,8 @@ class custom_vjp(CustomFunction[P, R]):  # noqa: N801
     """
 
     kind = "custom_vjp"
-    fwd = bwd = None
-    optimize_remat = False
+    fwd = bwd = remat_rules = None
+    optimize_remat = logs = accumulates = False
 
     def defvjp(
         self, fwd: Any, bwd: Any, symbolic_zeros: Any = False, optimize_remat: Any = False,
@@ -82,8 +86,62 @@ class custom_vjp(CustomFunction[P, R]):  # noqa: N801
         self.bwd = bwd
         self.symbolic_zeros = symbolic_zeros
         self.optimize_remat = optimize_remat
+        self.logs = self.accumulates = False
+
+    def defvjp_with_logs(
+        self, fwd: Any, bwd: Any, symbolic_zeros: Any = False, optimize_remat: Any = False,
+        generic_batching: bool = False,
+    ) -> None:
+        """As `defvjp`, of a reverse rule that logs.
+
+        Args: fwd, symbolic_zeros, optimize_remat, generic_batching: as for `defvjp`; bwd: returns a pair, the tuple of
+        cotangents, and None or a dict of trees by their names, which `f_vjp.with_logs(cotangent)` gives for the
+        `f_vjp` of `ferrax.vjp`. Other derivatives forget them.
+        """
+        self.defvjp(fwd, bwd, symbolic_zeros, optimize_remat, generic_batching)
+        self.logs = True
+
+    def defvjp_with_accums(
+        self, fwd: Any, bwd: Any, symbolic_zeros: Any = False, optimize_remat: Any = False,
+        generic_batching: bool = False,
+    ) -> None:
+        """As `defvjp`, of a reverse rule that puts cotangents into accumulators.
+
+        Args: fwd, symbolic_zeros, optimize_remat, generic_batching: as for `defvjp`; bwd: takes, after the residuals
+        and the cotangent of the output, trees like the arguments with a `hijax.ValAccum` for each array, or a
+        `hijax.NullAccum` where there is no cotangent, whose method `accum` adds one. It returns None or a dict of
+        logs (`defvjp_with_logs`).
+        """
+        self.defvjp(fwd, bwd, symbolic_zeros, optimize_remat, generic_batching)
+        self.logs = self.accumulates = True
+
+    def defremat(self, fwd: Any, rem: Any, bwd: Any, generic_batching: bool = False) -> None:
+        """Rules for checkpoints, which are in use where the flag jax_custom_vjp3 is set, which it cannot be here:
+        without rules by `defvjp` besides a call is a NotImplementedError.
+
+        Args: fwd: the forward rule; rem: computes the output and residuals again; bwd: the reverse rule;
+        generic_batching: as for `defvjp`.
+        """
+        self._defremat(fwd, rem, bwd, False, generic_batching)
+
+    def defremat_with_logs(self, fwd: Any, rem: Any, bwd: Any, generic_batching: bool = False) -> None:
+        """As `defremat`, of a reverse rule that logs.
+
+        Args: fwd, rem, generic_batching: as for `defremat`; bwd: as for `defvjp_with_logs`.
+        """
+        self._defremat(fwd, rem, bwd, True, generic_batching)
+
+    def _defremat(self, fwd, rem, bwd, logs, generic_batching):
+        if generic_batching:
+            raise NotImplementedError("defremat: generic_batching=True is not available; vmap batches the rules")
+        self.remat_rules = fwd, rem, bwd, logs
 
     def _check_rules(self):
+        if self.remat_rules is not None and (self.fwd is None or self.bwd is None):
+            raise NotImplementedError(
+                f"{api_util.fun_name(self.fun)}: the rules of custom_vjp.defremat need the flag jax_custom_vjp3, which "
+                "is not available; give rules with defvjp, and choose by checkpoint_name what a checkpoint keeps"
+            )
         if self.fwd is None or self.bwd is None:
             raise AttributeError(
                 f"No VJP defined for the custom_vjp function {api_util.fun_name(self.fun)}: give "
@@ -118,6 +176,11 @@ class custom_vjp(CustomFunction[P, R]):  # noqa: N801
         )
 
     def _record_with_refs(self, call):
+        if self.logs:
+            raise NotImplementedError(
+                f"the custom_vjp function {call.name}: defvjp_with_logs and defvjp_with_accums are not available for "
+                "functions that use mutable arrays; use defvjp"
+            )
         pure = custom_vjp(_named(self.fun, call.primal))
         rules = _RefRules(self, call)
         pure.defvjp(
@@ -231,6 +294,7 @@ class _VjpRule:
     def __init__(self, custom, call):
         self.custom = custom
         self.fwd, self.bwd = custom.fwd, custom.bwd
+        self.logs, self.accumulates = custom.logs, custom.accumulates
         self.call = call
         self.forwards = {}
         self.backwards = {}
@@ -309,7 +373,8 @@ class _VjpRule:
         if residuals is not None:
             values = [*residuals, *[None] * (len(types) - len(residuals))]
         place = f"the reverse rule of {api_util.fun_place(call.fun)}"
-        return call.traced_rule(backward, types, values, "bwd", place, places)
+        with stepwise.asking(False):  # of this rule, not of what it calls
+            return call.traced_rule(backward, types, values, "bwd", place, places)
 
     def forward(self, perturbed):
         return self.get_forward(self.key(perturbed)).program, []
@@ -331,20 +396,39 @@ class _VjpRule:
             self.forwards[key] = forward
         return self.forwards[key]
 
-    def call_backward(self, perturbed, given, residuals, cotangents):
-        """What the reverse rule's function gives for these values: `(results, flags)`."""
+    def call_backward(self, perturbed, given, residuals, cotangents, logs=None):
+        """What the reverse rule's function gives for these values: `(results, flags)`, and what it logs in `logs`."""
         forward = self.get_forward(self.key(perturbed))
         count = forward.known.count(None)
         backward = _FlatBackward(self, forward, tuple(given))
+        if logs is not None:
+            self.check_unmapped(forward, given, residuals[:count], cotangents)
         results = backward([*residuals[:count], *cotangents])
+        if logs is not None:
+            for name, value in backward.logs.items():
+                if name in logs:
+                    raise ValueError(f"with_logs: {name!r} is logged twice in one backward pass, by {self.call.name}")
+                logs[name] = value
         constants = len(self.call.constants)
         keep = [flag and wanted for flag, wanted in zip(backward.flags, perturbed[constants:])]
         found = iter(results)
         every = [next(found) if flag else None for flag in backward.flags]
         return [ct for ct, flag in zip(every, keep) if flag], [False] * constants + keep
 
+    def check_unmapped(self, forward, given, residuals, cotangents):
+        """Errors: NotImplementedError where values are those of several calls, as of a function that is mapped."""
+        wanted = [ty for ty, flag in zip(forward.given_types, given) if flag]
+        types = [*(forward.traced_types or [])[: len(residuals)], *wanted]
+        if len(types) == len(residuals) + len(cotangents) and any(
+            tuple(x.shape) != tuple(ty[0]) for x, ty in zip([*residuals, *cotangents], types)
+        ):
+            raise NotImplementedError(
+                f"with_logs: {self.call.name}, whose reverse rule logs, is mapped by vmap; map the function that calls "
+                "with_logs, or return what the rule would log"
+            )
+
     def backward(self, perturbed, given):
-        if self.by_value and stepwise.steps.asking:
+        if stepwise.steps.asking and (self.by_value or self.logs and stepwise.steps.logging):
             raise stepwise.AskedRule(self)
         key, given = self.key(perturbed), tuple(given)
         forward = self.get_forward(key)
@@ -434,8 +518,31 @@ class _FlatBackward:
                 cotangents.append(next(there))
             else:
                 cotangents.append(symbolic_zero(ty))
-        result = rule.bwd(*call.kept, residuals, call.out_tree.unflatten(cotangents))
+        given = *call.kept, residuals, call.out_tree.unflatten(cotangents)
+        if rule.accumulates:
+            result, logs = self.accumulated(given)
+        elif rule.logs:
+            name = f"Custom VJP bwd rule {api_util.fun_name(rule.bwd)} for function {call.name}"
+            result, logs = pair(rule.bwd(*given), name, "the cotangents of the arguments and logs")
+        else:
+            result, logs = rule.bwd(*given), None
+        if not isinstance(logs, dict | None):
+            raise TypeError(
+                f"Custom VJP bwd rule {api_util.fun_name(rule.bwd)} for function {call.name} must log None or a dict, "
+                f"got {logs!r}"
+            )
+        self.logs = logs or {}
         return self.check(result)
+
+    def accumulated(self, given):
+        """The tuple of cotangents that the rule puts into accumulators, None for zeros, and what it returns."""
+        call = self.rule.call
+        avals = [core.ShapedArray(*ty[:2]) for ty in call.types]
+        value, null = accumulators
+        accums = [value(aval) if dtypes.has_tangent(aval.dtype) else null(aval) for aval in avals]
+        logs = self.rule.bwd(*given, *call.in_tree.unflatten(accums))
+        found = [accum.freeze() for accum in accums]
+        return call.in_tree.unflatten([None if type(x) is Zero else x for x in found]), logs
 
     def check(self, result):
         call = self.rule.call
@@ -525,9 +632,11 @@ def custom_gradient(
     pullback)`, where `pullback` takes the cotangent of the output and returns those of the
     arguments (a single one, or a tuple). Without `fun`, a decorator.
 
-    Args: fun: the function; with_logs, remat, with_accums: False and None: JAX 0.12 has more there.
+    Args: fun: the function; with_logs: whether the pullback returns a pair, of cotangents and logs, as a reverse rule
+    of `custom_vjp.defvjp_with_logs`; remat, with_accums: False and None.
 
-    Errors: NotImplementedError for these; TypeError where `fun` returns anything else; see `custom_vjp` for the rest.
+    Errors: NotImplementedError for other `remat` and `with_accums`; TypeError where `fun` returns anything else; see
+    `custom_vjp` for the rest.
 
     Example:
         >>> @ferrax.custom_gradient
@@ -536,11 +645,11 @@ def custom_gradient(
         >>> ferrax.grad(square)(3.0)
         Array(3., dtype=float32, weak_type=True)
     """
-    for name, value in (("with_logs", with_logs), ("remat", remat), ("with_accums", with_accums)):
+    for name, value in (("remat", remat), ("with_accums", with_accums)):
         if value not in (False, None):
             raise NotImplementedError(f"custom_gradient: {name}={value!r} is not available; use custom_vjp")
     if fun is None:
-        return custom_gradient
+        return functools.partial(custom_gradient, with_logs=with_logs)
 
     @custom_vjp
     @functools.wraps(fun)
@@ -557,12 +666,15 @@ def custom_gradient(
     def bwd(residuals, cotangent):
         (converted,) = residuals.static
         result = converted(cotangent, *residuals.arrays)
+        if with_logs:
+            result, logs = pair(result, f"the pullback of {api_util.fun_name(fun)}", "cotangents and logs")
+            return result if isinstance(result, tuple) else (result,), logs
         return result if isinstance(result, tuple) else (result,)
 
     def closure_convert_all(rule, example):
         return closure_convert(rule, example, every=True)
 
-    wrapped.defvjp(fwd, bwd)
+    (wrapped.defvjp_with_logs if with_logs else wrapped.defvjp)(fwd, bwd)
     return wrapped
 
 

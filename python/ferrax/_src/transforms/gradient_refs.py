@@ -105,6 +105,12 @@ class VJP:
         return ClosedJaxpr(self.func.point.linear).open
 
     @property
+    def out_nzs(self) -> Any:
+        """A tree like the output of bools: whether its parts depend on what is differentiated in."""
+        flat = self.func.point.flat
+        return flat.out_tree.unflatten([bool(flag) for flag in self.func.point.flags[: flat.num_out]])
+
+    @property
     def opaque_residuals(self) -> list[Any]:
         return [x for x, number in zip(self._residuals, self.func.arguments) if number is None]
 
@@ -136,6 +142,26 @@ class VJP:
                 )
             found.append(value)
         return found
+
+    @boundary
+    def with_logs(self, *cotangent: Any) -> tuple[tuple[Any, ...], dict[Any, Any]]:
+        """`(cotangents, logs)`: what the function gives, and what reverse rules log that were defined by
+        `defvjp_with_logs` or `defvjp_with_accums`, by its names.
+
+        Args: cotangent: one, of the output.
+
+        Errors: ValueError for a name that is logged twice; NotImplementedError for rules that log in loops, in
+        branches and in functions that `vmap` maps: map the function that asks for the logs.
+
+        >>> @ferrax.custom_vjp
+        ... def sine(x):
+        ...     return jnp.sin(x)
+        >>> sine.defvjp_with_logs(lambda x: (jnp.sin(x), x), lambda x, g: ((g * jnp.cos(x),), {"cotangent": g}))
+        >>> ferrax.vjp(sine, 0.0)[1].with_logs(2.0)[1]["cotangent"]
+        Array(2., dtype=float32, weak_type=True)
+        """
+        logs: dict[Any, Any] = {}
+        return self.func(self._together(), *cotangent, logs=logs), logs
 
     def with_refs(self, *wanted):
         """The same function, where `wanted` says for each leaf of the arguments what becomes of its

@@ -204,9 +204,9 @@ class Linearized:
         made = [tangent_zeros(*ty) if t is None else t for t, ty in zip(made, self.out_types)]
         return [*map(retyped, made, self.flat.types)]
 
-    def pullback(self, residuals, cotangents, chosen=None):
+    def pullback(self, residuals, cotangents, chosen=None, logs=None):
         """Input cotangents (None for zeros) for output cotangents, all flat; of `chosen`, flags of the
-        inputs, only these are computed, others are None."""
+        inputs, only these are computed, others are None. What rules log goes into the dict `logs`."""
         wanted, given = [], []
         for index, flag in enumerate(self.flags):
             if flag:
@@ -219,8 +219,10 @@ class Linearized:
             given.append(strengthen(state.read(ref)))
         if not any(wanted):
             return [None] * len(self.in_types)
-        if self.stepwise:
-            return stepwise.pullback(self, residuals, wanted, given)
+        if logs is not None and (self.ordered or self.reverses):
+            raise NotImplementedError("with_logs: not of functions whose derivatives use mutable arrays")
+        if self.stepwise or logs is not None:
+            return stepwise.pullback(self, residuals, wanted, given, logs)
         tangents = sum(self.nonzero_in) + len(self.ordered)
         linear = [False] * len(residuals) + [True] * tangents
         program, flags = self.linear.transpose(linear, wanted)

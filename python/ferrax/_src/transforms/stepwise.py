@@ -11,10 +11,20 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 from ferrax._src import core
-from ferrax._src.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, bind_equation, eval_jaxpr, interpret
+from ferrax._src.core.jaxpr import (
+    ClosedJaxpr,
+    Jaxpr,
+    Literal,
+    Var,
+    bind_equation,
+    eval_jaxpr,
+    interpret,
+    jaxprs_in_params,
+)
 from ferrax._src.core.primitives import apply_program
 from ferrax._src.lax.elementwise import _convert_element_type, add
 
@@ -28,19 +38,23 @@ class AskedRule(Exception):
 
 
 class _Steps(threading.local):
-    asking = False
+    """Whether a rule is asked for its program here, and whether it is for what it logs, which programs do not give."""
+
+    asking = logging = False
 
 
 steps = _Steps()
 
 
 @contextlib.contextmanager
-def _asking():
-    before, steps.asking = steps.asking, True
+def asking(yes: bool = True, logging: bool = False) -> Iterator[None]:
+    """A context in which rules that are no programs say so, and, if `logging`, those that log, too."""
+    before = steps.asking, steps.logging
+    steps.asking, steps.logging = yes, logging
     try:
         yield
     finally:
-        steps.asking = before
+        steps.asking, steps.logging = before
 
 
 # The primitives of equations that are forward and reverse rules.
@@ -94,19 +108,24 @@ def _pushed(eqn, values, moving):
 def _forward_rule(eqn, given):
     """The rule, if it is no program."""
     try:
-        with _asking():
+        with asking():
             eqn.params["jvp_jaxpr_fun"].rule.jvp([tangent is not None for tangent in given])
     except AskedRule as asked:
         return asked.rule
     return None
 
 
-def pullback(point, residuals, wanted, given) -> list:
+def pullback(point, residuals, wanted, given, logs=None) -> list:
     """The cotangents of a linearised function's inputs, None where they are zero, for `given`
-    cotangents of the flagged ones of its outputs with tangents."""
+    cotangents of the flagged ones of its outputs with tangents. What reverse rules log goes into the dict `logs`,
+    if there is one.
+
+    Errors: with logs ValueError for a name that is logged twice; NotImplementedError for rules that log in loops and
+    branches.
+    """
     given = iter(given)
     cotangents = [next(given) if flag else None for flag in wanted]
-    found = iter(_pull(point.linear, residuals, cotangents))
+    found = iter(_pull(point.linear, residuals, cotangents, logs))
     results = [next(found) if nonzero else None for nonzero in point.nonzero_in]
     return [
         ct if ct is None or ct.weak_type == weak else _convert_element_type(ct, ct.dtype, weak)
@@ -114,9 +133,11 @@ def pullback(point, residuals, wanted, given) -> list:
     ]
 
 
-def _pull(program, residuals, cotangents) -> list:
+def _pull(program, residuals, cotangents, logs) -> list:
     """The cotangents of a linear program's inputs after the residuals."""
     jaxpr, values = _opened(program, residuals)
+    if logs is not None:
+        jaxpr = _without_calls(jaxpr, values)
     count = len(residuals)
     linear = set(jaxpr.invars[count:])
     backward = []
@@ -132,8 +153,11 @@ def _pull(program, residuals, cotangents) -> list:
         given = [sums.pop(var, None) for var in eqn.outvars]
         if all(ct is None for ct in given):
             continue
-        rule = _custom if eqn.primitive.name == "custom_lin" else _transposed
-        _add(sums, linear, rule(eqn, values, linear, given))
+        if eqn.primitive.name == "custom_lin":
+            found = _custom(eqn, values, given, logs)
+        else:
+            found = _transposed(eqn, values, linear, given)
+        _add(sums, linear, found)
     return [sums.get(var) for var in jaxpr.invars[count:]]
 
 
@@ -183,7 +207,68 @@ def _transposed(eqn, values, linear, given):
     return [(var, next(results)) for var, flag in zip(inputs, found) if flag]
 
 
-def _custom(eqn, values, linear, given):
+def _without_calls(jaxpr, values):
+    """The jaxpr with the equations of functions whose rules log in place of calls of these, whose constants become
+    values. Errors: NotImplementedError for loops and branches with such rules."""
+    eqns: list[Any] = []
+    renamed: dict[Any, Any] = {}
+
+    def own(atom):
+        return atom if isinstance(atom, Literal) else renamed.get(atom, atom)
+
+    for eqn in jaxpr.eqns:
+        eqn = eqn.replace(invars=[own(atom) for atom in eqn.invars])
+        name = eqn.primitive.name
+        if not any(_logs(inner) for inner in jaxprs_in_params(eqn.params)):
+            eqns.append(eqn)
+            continue
+        if name not in _CALLS:
+            raise NotImplementedError(
+                f"with_logs: a reverse rule logs within {name}, whose logs are not collected: call the function that "
+                "logs outside of loops and branches, or return what it would log"
+            )
+        called = eqn.params["jaxpr"]
+        opened, consts = (called.open, called.consts) if isinstance(called, ClosedJaxpr) else (called, [])
+        # A function that is called twice has other variables in each call.
+        names = {var: Var(var.aval) for inner in opened.eqns for var in inner.outvars}
+        names |= dict(zip(opened.invars, eqn.invars))
+        for var, value in zip(opened.constvars, consts):
+            names[var] = Var(var.aval)
+            values[names[var]] = core.as_array(value)
+        body = [
+            inner.replace(
+                invars=[x if isinstance(x, Literal) else names[x] for x in inner.invars],
+                outvars=[names[x] for x in inner.outvars],
+            )
+            for inner in opened.eqns
+        ]
+        eqns += _without_calls(Jaxpr([], [], [], body), values).eqns
+        for var, out in zip(eqn.outvars, opened.outvars):
+            renamed[var] = out if isinstance(out, Literal) else names[out]
+    return jaxpr.replace(eqns=eqns, outvars=[own(atom) for atom in jaxpr.outvars])
+
+
+# Calls of functions whose equations may stand in their places.
+_CALLS = ("jit", "remat2")
+
+
+def _logs(jaxpr) -> bool:
+    """Whether a reverse rule within a jaxpr logs."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name != "custom_lin":
+            if any(map(_logs, jaxprs_in_params(eqn.params))):
+                return True
+            continue
+        try:
+            with asking(logging=True):
+                eqn.params["rule"].backward(list(eqn.params["perturbed"]), [True] * len(eqn.outvars))
+        except AskedRule as asked:
+            if asked.rule.logs:
+                return True
+    return False
+
+
+def _custom(eqn, values, given, logs):
     """The cotangents that a reverse rule gives: its program's, or else of a call of its function."""
     rule, perturbed = eqn.params["rule"], list(eqn.params["perturbed"])
     count = eqn.params["num_res"]
@@ -191,12 +276,12 @@ def _custom(eqn, values, linear, given):
     there = [ct is not None for ct in given]
     cotangents = [ct for ct in given if ct is not None]
     try:
-        with _asking():
+        with asking(logging=logs is not None):
             program, flags = rule.backward(perturbed, there)
     except AskedRule as asked:
         program, rule = None, asked.rule
     if program is None:
-        results, flags = rule.call_backward(perturbed, there, residuals, cotangents)
+        results, flags = rule.call_backward(perturbed, there, residuals, cotangents, logs)
     else:
         results = apply_program(program, residuals + cotangents)
     results = iter(results)

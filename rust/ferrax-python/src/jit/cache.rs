@@ -76,7 +76,7 @@ impl JitCache {
     }
 
     /// Forgets all programs.
-    fn clear(&self) {
+    pub fn clear(&self) {
         // Dropped outside the lock: what entries refer to may have destructors.
         let old = std::mem::replace(&mut *self.lock(), Cache::new());
         drop(old);
