@@ -116,14 +116,13 @@ _PLATFORMS = "cpu", "cuda", "gpu", "rocm", "tpu", "oneapi", "mps", "METAL"
 
 def _without_mlir(prim, rule):
     def lower(context, *args, **params):
+        cause: Exception | None = None
         try:
             outs = rule(context, *args, **params)
             if isinstance(outs, (list, tuple)):
                 return outs
         except (AttributeError, ImportError) as error:  # of what is absent
             cause = error
-        else:
-            cause = None
         raise NotImplementedError(
             f"Lowering rule for '{prim}': {getattr(rule, '__name__', rule)} writes MLIR, which "
             "this compiler does not have. Give the lowering as a function of existing operations: "

@@ -104,7 +104,8 @@ def partial_eval_jaxpr_nounits(
     depends = unknown_outputs(opened, flags)
     later = [a or b for a, b in zip(depends, forced)]
     unknown = {var for var, flag in zip(opened.invars, flags) if flag}
-    first, second = [], []
+    first: list[Any] = []
+    second: list[Any] = []
     for eqn in opened.eqns:
         moves = any(atom in unknown for atom in eqn.invars if not isinstance(atom, Literal))
         unknown.update(eqn.outvars if moves else ())

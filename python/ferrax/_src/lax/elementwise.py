@@ -213,7 +213,7 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     return bind("bitcast_convert_type", (operand,), {"new_dtype": new_dtype})
 
 
-def erfc(x: ArrayLike, *, accuracy: Any = None) -> Array:  # in the place of the native one
+def erfc(x: ArrayLike, *, accuracy: Any = None) -> Array:  # type: ignore[no-redef]  # in the place of the native one
     """The complementary error function, elementwise.
 
     Args: x: array of floats; accuracy: None or an `AccuracyMode`: there is one way to compute it.

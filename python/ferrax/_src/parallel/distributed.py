@@ -106,10 +106,10 @@ def initialize(
         )
     files = {"mtls_cert_file": mtls_cert_file, "mtls_key_file": mtls_key_file, "mtls_ca_file": mtls_ca_file}
     more = {"mtls_peer_uri_prefix": mtls_peer_uri_prefix, "verify_secure_credentials": verify_secure_credentials}
-    for name, value in (files | more).items():
-        if value:
+    for option, asked in (files | more).items():
+        if asked:
             raise NotImplementedError(
-                f"distributed.initialize: {name} is not available: processes are joined by MPI, which has a network of "
+                f"distributed.initialize: {option} is not available: processes are joined by MPI, which has a network of "
                 "its own; use one that is secured"
             )
     if slice_index is not None:
