@@ -43,7 +43,6 @@ __all__ = [
     "log",
     "log10",
     "log1p",
-    "log2",
     "logical_not",
     "nextafter",
     "not_equal",
