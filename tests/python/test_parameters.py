@@ -101,7 +101,7 @@ MPI = "how processes find and wait for each other, which MPI does"
 LAPACK = "SciPy writes over operands, looks for infinities and NaN, or takes another routine; nothing to do here"
 TILES = "how a GPU or a TPU divides the work, or is told of it; here that is the compiler's business"
 KERNELS = {
-    "core_map": "compiler_params cost_estimate metadata", "emit_pipeline": "dimension_semantics no_pipelining tiling "
+    "core_map": "cost_estimate metadata", "emit_pipeline": "dimension_semantics no_pipelining tiling "
     "trace_scopes", "flash_attention": "debug", "get_default": "batch_size d_model kv_len num_heads q_seq_len",
     "gmm": "interpret", "tgmm": "interpret", "layer_norm": "interpret num_stages num_warps",
     "rms_norm": "interpret num_stages num_warps", "softmax": "debug interpret num_warps",
@@ -117,7 +117,7 @@ KERNELS = {
     "attention_reference": "custom_type", "load": "cache_modifier eviction_policy volatile", "store": "eviction_policy",
     "max_contiguous": "values", "reciprocal": "approx full_range", "delay": "nanos", "touch": "ref",
     "trace_value": "label value", "with_memory_space_constraint": "memory_space",
-    "einshape": "assert_is_tile_preserving", "semaphore_signal": "core_index device_id_type",
+    "einshape": "assert_is_tile_preserving", "semaphore_signal": "core_index",
     **dict.fromkeys(("force_tpu_interpret_mode", "set_tpu_interpret_mode"), "params"),
 }  # fmt: skip
 # Parameters that change nothing, and why.
@@ -130,7 +130,6 @@ EXCEPTIONS = {
     ("setxor1d", "assume_unique"): HINT,
     ("isin", "assume_unique"): HINT,
     ("histogram_bin_edges", "weights"): "NumPy's has it for estimators, which are refused",
-    ("polyval", "unroll"): "how often a loop's body is repeated; there is no loop",
     ("str_short", "short_dtypes mesh_axis_types"): PROTOCOL,
     ("dce", "_live_ins"): "a rule that primitives may redefine",
     ("staging", "_trace _source_info"): "a rule that primitives may redefine",
@@ -163,6 +162,9 @@ EXCEPTIONS = {
     ("get_opaque_trace_state", "convention"): "JAX's reads it neither",
     ("find_top_trace", "_"): "JAX's reads it neither",
     ("__init__", "args"): PROTOCOL,
+    ("_no_index", "indices"): PROTOCOL,
+    **{(f"{kind}_shardings_jax", "mesh"): "files say nothing of where arrays are" for kind in ("in", "out")},
+    ("abstract_eval_fun", "debug_info"): "the function's own, which is at hand here",
     ("tree_unflatten", "children aux_data"): PROTOCOL,
     ("transpose", "axes"): PROTOCOL,
     ("sum", "args kwargs"): PROTOCOL,

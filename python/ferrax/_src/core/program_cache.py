@@ -68,12 +68,16 @@ _task_told = False
 _recorded = (0, 0)
 
 
+def is_asked_for() -> bool:
+    """Whether a folder was named and the cache is on."""
+    return bool(flags.states[_ENABLE].value) and bool(flags.states[_DIR].value)
+
+
 def record_events(seconds: float) -> bool | None:
     """Records the events of what was compiled since it was last asked, the last of it in so many seconds. Whether all
     of it was found on disk; None where nothing was looked for."""
     global _task_told, _recorded
-    enabled = bool(flags.states[_ENABLE].value)
-    uses = enabled and bool(flags.states[_DIR].value)
+    enabled, uses = bool(flags.states[_ENABLE].value), is_asked_for()
     with _lock:
         first, _task_told = not _task_told and (uses or not enabled), _task_told or uses or not enabled
         before, _recorded = _recorded, _core.program_cache_counts()[:2]

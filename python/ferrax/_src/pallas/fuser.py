@@ -44,11 +44,30 @@ class Fusion:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.func(*args, **kwargs)
 
-    type = property(lambda self: self.out_type, doc="The tree of the types of the results.")
-    shape = property(lambda self: _each("shape", self.out_type), doc="That of their shapes.")
-    dtype = property(lambda self: _each("dtype", self.out_type), doc="That of their dtypes.")
-    in_shape = property(lambda self: _each("shape", self.in_type), doc="The shapes of the arguments.")
-    in_dtype = property(lambda self: _each("dtype", self.in_type), doc="Their dtypes.")
+    @property
+    def type(self) -> Any:
+        """The tree of the types of the results."""
+        return self.out_type
+
+    @property
+    def shape(self) -> Any:
+        """That of their shapes."""
+        return _each("shape", self.out_type)
+
+    @property
+    def dtype(self) -> Any:
+        """That of their dtypes."""
+        return _each("dtype", self.out_type)
+
+    @property
+    def in_shape(self) -> Any:
+        """The shapes of the arguments."""
+        return _each("shape", self.in_type)
+
+    @property
+    def in_dtype(self) -> Any:
+        """Their dtypes."""
+        return _each("dtype", self.in_type)
 
 
 def _each(name: str, types: Any) -> Any:

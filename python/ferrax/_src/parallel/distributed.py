@@ -109,8 +109,8 @@ def initialize(
     for option, asked in (files | more).items():
         if asked:
             raise NotImplementedError(
-                f"distributed.initialize: {option} is not available: processes are joined by MPI, which has a network of "
-                "its own; use one that is secured"
+                f"distributed.initialize: {option} is not available: processes are joined by MPI, which has a network "
+                "of its own; use one that is secured"
             )
     if slice_index is not None:
         if partition_index is not None:

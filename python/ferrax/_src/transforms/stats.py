@@ -186,7 +186,7 @@ def log_compile(name, types, seconds) -> None:
     types = ", ".join(avals.ShapedArray(*ty).str_short(True) for ty in types)
     found = program_cache.record_events(seconds)
     _log("Compiled %s of (%s) in %.6f s%s.", name, types, seconds, ", from the cache on disk" if found else "")
-    if found is False and config.explain_cache_misses.value:
+    if found is False and program_cache.is_asked_for() and config.explain_cache_misses.value:
         _logger.warning("%s of (%s) was compiled: the cache on disk has no equal program of this build.", name, types)
     monitoring.record_elapsed(COMPILED, seconds, f"jit({name})")
 
