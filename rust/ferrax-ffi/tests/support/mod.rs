@@ -91,6 +91,7 @@ impl Value {
 }
 
 /// What attributes point into.
+#[expect(clippy::vec_box, reason = "attributes point to them, and more are added")]
 #[derive(Default)]
 struct Listed {
     kinds: Vec<c_int>,
