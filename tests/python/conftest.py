@@ -14,6 +14,8 @@ import kept_values
 import numpy as np
 import pytest
 
+import ferrax
+
 UPDATE = os.environ.get("FERRAX_UPDATE_SNAPSHOTS") == "1"
 
 # Needs an extra of its own, which `make test-torch` installs.
@@ -82,3 +84,11 @@ def pytest_terminal_summary(terminalreporter):
     if any(kept_values.COUNTS.values()):
         kept, computed = kept_values.COUNTS.values()
         terminalreporter.write_line(f"the reference's results: {kept} kept, {computed} computed")
+
+
+@pytest.fixture
+def no_disk_cache():
+    """The cache on disk, which says what it does not have, is off."""
+    ferrax.config.update("jax_enable_compilation_cache", False)
+    yield
+    ferrax.config.update("jax_enable_compilation_cache", True)

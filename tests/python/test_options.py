@@ -490,14 +490,6 @@ def test_callbacks_that_call_themselves_without_end():
 # Every flag.
 
 
-@pytest.fixture
-def no_disk_cache():
-    """The cache on disk, which says what it does not have, is off."""
-    ferrax.config.update("jax_enable_compilation_cache", False)
-    yield
-    ferrax.config.update("jax_enable_compilation_cache", True)
-
-
 def test_levels_of_messages(no_disk_cache):
     ferrax.clear_caches()
     with ferrax.explain_cache_misses():

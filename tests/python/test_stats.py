@@ -209,7 +209,7 @@ def test_bad_max_traces(bad):
         jax.jit(lambda x: x, max_traces=bad)
 
 
-def test_explain_cache_misses(caplog):
+def test_explain_cache_misses(caplog, no_disk_cache):
     @jax.jit
     def f(x):
         return x * 2
@@ -223,7 +223,7 @@ def test_explain_cache_misses(caplog):
     assert "test_stats.py" in record.getMessage()
 
 
-def test_a_retrace_for_another_sharding_is_explained(caplog):
+def test_a_retrace_for_another_sharding_is_explained(caplog, no_disk_cache):
     mesh = jax.make_mesh((1,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
     f = jax.jit(lambda x: x * 2, max_traces=2)
     with jax.explain_cache_misses(True), caplog.at_level(logging.WARNING, "ferrax"):
