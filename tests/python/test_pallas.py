@@ -609,6 +609,7 @@ def test_errors(name):
         (lambda: pl.program_id(0), "no kernel is traced here"),
         (lambda: pl.select_ref(0), "lax.switch"),
         (lambda: pl.BlockSpec((pl.Indirect(2),), lambda i: i), "places one by one"),
+        (lambda: modules(oracle.FERRAX)[1].InterpretParams(detect_races=True), "detect_races"),
         (lambda: modules(oracle.FERRAX)[1].InterpretParams(grid_point_recorder=print), "grid_point_recorder"),
         (lambda: modules(oracle.FERRAX)[1].get_tpu_info(), "no TPU"),
         (lambda: plgpu.elementwise_inline_asm("x", args=[], constraints="", pack=1, result_shape_dtypes=[]), "any machine"),
@@ -626,3 +627,5 @@ def test_small_functions():
     assert pl.strides_from_shape((2, 3, 4)) == (12, 4, 1)
     with pytest.raises(ZeroDivisionError):
         pl.cdiv(1, 0)
+    cost = pl.estimate_cost(lambda a, b: jnp.sin(a @ b), jnp.ones((4, 8)), jnp.ones((8, 2)))
+    assert (cost.flops, cost.transcendentals, cost.bytes_accessed) == (128, 8, 224)

@@ -156,6 +156,8 @@ def sending(**kwargs):
         (branching, NotImplementedError, "in a branch"),
         (looping, NotImplementedError, "in a loop"),
         (sending(device_id=(0, 0)), ValueError, "2 places"),
+        (sending(device_id=(COUNT,)), ValueError, "names place"),
+        (sending(device_id=-1, device_id_type=pl.DeviceIdType.LOGICAL), ValueError, "names place"),
         (sending(device_id={"z": 0}), NotImplementedError, "got \\['z'\\]"),
         (sending(device_id=(0,), device_id_type=pl.DeviceIdType.LOGICAL), ValueError, "one number"),
         (sending(device_id=None), ValueError, "has a semaphore"),
@@ -171,5 +173,6 @@ def test_elsewhere():
         pl.pallas_call(sending(device_id=0), jnp.zeros(2), scratch_shapes=[DMA, DMA])(jnp.zeros(2))
     with pytest.raises(ValueError, match="collective_id"):
         pl.pallas_call(lambda o_ref: pltpu.get_barrier_semaphore() and None, jnp.zeros(2))()
-    with pytest.warns(UserWarning, match="detect_races"):
-        pltpu.InterpretParams(detect_races=True, num_cores_or_threads=2)
+    for option in ({"detect_races": True}, {"num_cores_or_threads": 2}):
+        with pytest.raises(ValueError, match="one order"):
+            pltpu.InterpretParams(**option)

@@ -104,6 +104,14 @@ def test_arguments_by_name_position_and_default():
     assert len(traced) == 3
 
 
+def test_positions_from_the_end():
+    counting, traced = counted(lambda scale, x: x * scale)
+    sized = ferrax.jit(counting, symbolic={-1: "n"})
+    for n in (2, 3):
+        same(sized(2.0, jnp.ones(n)), jnp.full(n, 2.0))
+    assert len(traced) == 1
+
+
 def test_trees_of_shapes():
     def f(batch):
         return batch["x"] @ batch["w"] + batch["more"][0]
@@ -260,6 +268,7 @@ def test_refused():
 
     refused(TypeError, "symbolic must be a dict", symbolic="n")
     refused(TypeError, "symbolic must be a dict", symbolic={1.5: "n"})
+    refused(TypeError, "symbolic must be a dict", symbolic={True: "n"})
     refused(ValueError, "symbolic", symbolic={"y": "n"})
     refused(ValueError, "symbolic", symbolic={7: "n"})
     refused(ValueError, "is static", symbolic={"k": "n"}, static_argnames="k")

@@ -15,6 +15,7 @@ Cost: an operation moves what all devices send to each of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -58,7 +59,7 @@ def device_index(name: str, device_id: Any, device_id_type: DeviceIdType) -> Any
             raise ValueError(
                 f"{name}: with DeviceIdType.LOGICAL a device is one number, got {device_id!r}.{at_user_line()}"
             )
-        return _index(device_id)
+        return _index(name, device_id, math.prod(axes.values()))
     if isinstance(device_id, Mapping):
         others = [axis for axis in device_id if axis not in axes]
         if others:
@@ -76,11 +77,13 @@ def device_index(name: str, device_id: Any, device_id_type: DeviceIdType) -> Any
         )
     number: Any = core.as_array(np.int32(0))
     for place, size in zip(places, axes.values()):
-        number = number * np.int32(size) + _index(place)
+        number = number * np.int32(size) + _index(name, place, size)
     return number
 
 
-def _index(place):
+def _index(name, place, size):
+    if isinstance(place, (int, np.integer)) and not 0 <= place < size:
+        raise ValueError(f"{name}: device_id names place {place} of {size}, from 0 on.{at_user_line()}")
     return _convert_element_type(core.as_array(place, "device_id"), _INT32, weak_type=False)
 
 
@@ -97,8 +100,8 @@ def to_device(name: str, target: Any, message: Any, receive: Callable[[Any], Non
             f"{name}: of another device, in a {'branch' if within[0] in ('cond', 'switch') else 'loop'} that devices "
             f"may not all run alike. Make it depend on pl.when, and loops have a known length.{at_user_line()}"
         )
-    axes = tuple(mesh_axes())
-    count = int(np.prod(list(mesh_axes().values())))
+    sizes = mesh_axes()
+    axes, count = tuple(sizes), math.prod(sizes.values())
     for mask in state.masks():
         target = select(mask, target, core.as_array(np.int32(-1)))
     leaves, tree = tree_util.tree_flatten(state.opened(message))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -183,13 +182,11 @@ class InterpretParams:
       out_of_bounds_reads: "raise" makes a traced index of a ref that is out of bounds an error when the kernel runs,
         an IndexError; "uninitialized" moves it into bounds.
       uninitialized_memory: "nan", or "zero" for memory that is 0 before something is written to it.
-      detect_races: there are no races here to be found, which a warning says: steps give what they give in order, and
-        devices that exchange something run in lockstep.
-      num_cores_or_threads, dma_execution_mode, random_seed: how that interpreter orders what may run at once; results
-        do not depend on it.
+      dma_execution_mode, random_seed: how that interpreter orders what may run at once; results do not depend on it.
       the others: for that interpreter.
 
-    Errors: ValueError for `skip_floating_point_ops` and `grid_point_recorder`: kernels are compiled here.
+    Errors: ValueError for `detect_races`, `num_cores_or_threads` above 1, `skip_floating_point_ops` and
+    `grid_point_recorder`: kernels are compiled here, and their steps have one order.
 
     >>> zero = pltpu.InterpretParams(uninitialized_memory="zero")
     >>> pl.pallas_call(lambda o_ref: None, jnp.zeros(2), interpret=zero)()
@@ -220,18 +217,15 @@ class InterpretParams:
             yield
 
     def __post_init__(self) -> None:
-        for name, default in (("grid_point_recorder", None), ("skip_floating_point_ops", False)):
+        for name, default in (
+            ("detect_races", False), ("num_cores_or_threads", 1), ("grid_point_recorder", None),
+            ("skip_floating_point_ops", False),
+        ):  # fmt: skip
             if getattr(self, name) != default:
                 raise ValueError(
                     f"InterpretParams: {name}={getattr(self, name)!r} is of JAX's interpreter of TPUs; kernels are "
-                    "compiled here"
+                    "compiled here, their steps have one order"
                 )
-        if self.detect_races:
-            warnings.warn(
-                "InterpretParams: detect_races=True finds none here, where steps have one order. Look for races with "
-                "JAX's interpreter, or on a TPU.",
-                stacklevel=3,
-            )
 
 
 @contextlib.contextmanager

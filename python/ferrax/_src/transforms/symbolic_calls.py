@@ -1,4 +1,4 @@
-"""Calls of exported programs with symbolic dimensions.
+"""Calls of programs with symbolic dimensions, exported or of `jit(..., symbolic=...)`.
 
 In: a program over symbolic dimensions, and the shapes of the arguments of a call. Out: the program for those
 shapes. They may be symbolic themselves, in the scope of a function that is being traced. The programs of the

@@ -70,6 +70,8 @@ class SymbolicFunction:
             self._programs = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if config.disable_jit.value:
+            return self.__wrapped__(*args, **kwargs)
         numbers = {number % len(args) for number in self._static[0] if -len(args) <= number < len(args)}
         dynamic = (
             {place: value for place, value in enumerate(args) if place not in numbers},
@@ -77,7 +79,7 @@ class SymbolicFunction:
         )
         leaves = tree_util.tree_leaves(dynamic)
         avals = [core.typeof(leaf) for leaf in leaves]
-        if config.disable_jit.value or any(is_symbolic_dim(size) for aval in avals for size in aval.shape):
+        if any(is_symbolic_dim(size) for aval in avals for size in aval.shape):
             # Within a trace for other variables, sizes are what these are.
             return self.__wrapped__(*args, **kwargs)
         if any(all_typed(leaves)):
@@ -85,7 +87,11 @@ class SymbolicFunction:
                 f"{api_util.fun_place(self)} has symbolic sizes, and arguments that are divided over explicit axes of "
                 "a mesh: jit it without `symbolic`, or use axes of type Auto"
             )
-        positional = [self._spec(place, value) if place in dynamic[0] else value for place, value in enumerate(args)]
+        # Positions may count from the end of a call's arguments.
+        positional = [
+            self._spec(place if place in self._shapes else place - len(args), value) if place in dynamic[0] else value
+            for place, value in enumerate(args)
+        ]
         named = {name: self._spec(name, value) for name, value in dynamic[1].items()}
         program, captured, _, out_tree, _, refs = self.traced._traced(*positional, **{**kwargs, **named})
         if refs is not None:
@@ -99,6 +105,7 @@ class SymbolicFunction:
 
     def _spec(self, place: str | int, value: Any) -> Any:
         """The types of an argument's leaves, with variables."""
+
         def typed(spec, leaf):
             aval = core.typeof(leaf)
             if len(spec.shape) != aval.ndim:
@@ -128,7 +135,7 @@ class SymbolicFunction:
 
 def _by_place(fun: Callable[..., Any], shapes: Mapping[str | int, Any], static: Places) -> dict[str | int, Any]:
     """The shapes by position and by name."""
-    if not isinstance(shapes, Mapping) or not all(isinstance(place, (str, int)) for place in shapes):
+    if not isinstance(shapes, Mapping) or not all(type(place) in (str, int) for place in shapes):
         raise TypeError(
             f"jit: symbolic must be a dict from names or positions of arguments to shapes, such as {{'x': 'b, ...'}}; "
             f"got {shapes!r}"
